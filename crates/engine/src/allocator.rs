@@ -85,32 +85,23 @@ impl PageAllocator {
         Err(BufferError::Damaged { file: PAGES, page: first, fault })
     }
 
-    /// Returns the number of pages in use. No thread may allocate or free pages meanwhile.
-    pub(crate) fn used(&self, pool: &Pool) -> Result<u64, BufferError> {
+    /// Returns the number of pages in use, and how many of them are map pages or page 0. No thread
+    /// may allocate or free pages meanwhile.
+    pub(crate) fn used(&self, pool: &Pool) -> Result<(u64, u64), BufferError> {
         let size = pool.page_size().bytes();
-        let mut used = 0;
-        for group in 0.. {
+        let (mut used, mut group) = (0, 0);
+        loop {
             let (map, _) = map_page_of(PageId(group * pages_per_map(size)), size);
             let map = pool.read(map, &self.counters)?;
             if page::kind(&map) != Kind::SpaceMap {
-                break;
+                // The first group has page 0 beside its map.
+                let own = if group == 0 { 0 } else { group + 1 };
+                debug_assert!(own <= used, "a map says that it is in use itself");
+                return Ok((used, own));
             }
             used += SpaceMap::new(&map).used();
+            group += 1;
         }
-        Ok(used)
-    }
-
-    /// Returns how many of the pages in use are map pages or page 0.
-    pub(crate) fn own(&self, pool: &Pool) -> Result<u64, BufferError> {
-        let size = pool.page_size().bytes();
-        for group in 0.. {
-            let (map, _) = map_page_of(PageId(group * pages_per_map(size)), size);
-            if page::kind(&pool.read(map, &self.counters)?) != Kind::SpaceMap {
-                // The first group has page 0 beside its map.
-                return Ok(if group == 0 { 0 } else { group + 1 });
-            }
-        }
-        Ok(0)
     }
 
     /// Returns whether the map says that `page` is in use.

@@ -4,6 +4,9 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
+//! | `bytes` | numbers and byte strings within bytes |
+//! | `periodic` | threads that do something over and over |
+//! | `hash_slab` | a hash table whose entries keep their places |
 //! | [`disk`] | files, real ones and simulated ones that fail |
 //! | [`wal`] | the log: records appended, forced and read back |
 //! | `page` | bytes of a page: header, node, map of free pages, and what can be done to them |
@@ -75,10 +78,13 @@ macro_rules! setters {
 mod allocator;
 mod btree;
 mod buffer;
+mod bytes;
 mod core;
 pub mod disk;
+mod hash_slab;
 pub mod lock;
 mod page;
+mod periodic;
 mod record;
 mod store;
 mod txn;

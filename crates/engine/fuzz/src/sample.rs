@@ -1,14 +1,12 @@
 //! Small stores with a past, to be damaged; and what is found in them afterwards.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use tidegate_engine::disk::{Crash, Disk, Faults, SimulatedDisk};
 use tidegate_engine::wal::{Log, LogId, LogSettings, Lsn, RECORD_HEADER};
 use tidegate_engine::{
-    Direction, Isolation, PageSize, Recovery, Store, StoreOptions, Transaction, TxnError,
-    TxnOptions,
+    Isolation, PageSize, Recovery, Store, StoreOptions, Transaction, TxnError, TxnOptions,
 };
 
 use super::random::Random;
@@ -264,14 +262,13 @@ pub fn contents(store: &Store) -> Result<Model, TxnError> {
     let mut model = Model::new();
     for name in store.trees() {
         let Some(tree) = store.tree(&name) else { continue };
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        let mut cursor = transaction.cursor(&tree, all, Direction::Up)?;
         let mut entries = Entries::new();
-        while let Some((key, value)) = cursor.next(&mut transaction)? {
+        for entry in transaction.entries(&tree)? {
+            let (key, value) = entry?;
             // Else it may go round in a circle.
-            let is_higher = entries.last_key_value().is_none_or(|(last, _)| key > &last[..]);
+            let is_higher = entries.last_key_value().is_none_or(|(last, _)| key > *last);
             assert!(is_higher, "keys are out of order, after {} of them", entries.len());
-            entries.insert(key.to_vec(), value.to_vec());
+            entries.insert(key, value);
         }
         model.insert(name, entries);
     }

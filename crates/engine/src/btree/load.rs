@@ -48,6 +48,7 @@ impl Tree<'_> {
             Entries::put(&mut bytes, node.tail(key), value);
             loaded += 1;
         }
+        debug_assert!(loaded <= entries.len() && node.is_leaf());
         if loaded == 0 {
             drop(leaf);
             self.begin_leaf(first)?;

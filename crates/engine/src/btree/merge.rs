@@ -4,7 +4,8 @@ use super::modify::put_entries;
 use super::policy::MergePolicy;
 use super::{Tree, check_neighbours};
 use crate::buffer::{BufferError, Exclusive};
-use crate::page::{Budget, Change, Fences, Node, PageId, short};
+use crate::bytes::short;
+use crate::page::{Budget, Change, Fences, Node, PageId};
 use crate::record::{Cause, MiniTransaction};
 
 impl<'s> Tree<'s> {
@@ -104,6 +105,7 @@ impl<'s> Tree<'s> {
             let child = self.write(node.child(0))?;
             self.check_node(child.id(), &child, level - 1)?;
             let node = Node::new(&child);
+            debug_assert!(node.prefix().is_empty(), "the only child has its parent's fences");
             let mut entries = Vec::new();
             put_entries(&mut entries, node, 0..node.count(), 0);
             let fences = Fences { low: b"", high: None };

@@ -169,6 +169,7 @@ impl<'s> Tree<'s> {
             self.check_node(child, &next, level)?;
             page = next;
         }
+        debug_assert!(Node::new(&page).is_leaf(), "a search ends in a leaf");
         Ok(page)
     }
 
@@ -182,11 +183,13 @@ impl<'s> Tree<'s> {
             level -= 1;
             page = self.step(child, level)?;
         }
+        debug_assert!(Node::new(&page).is_leaf(), "a search ends in a leaf");
         Ok(page)
     }
 
     /// Latches a child while its parent still is.
     fn step(&self, child: PageId, level: u8) -> Result<Shared<'s>, BufferError> {
+        debug_assert_ne!(child, self.entry.root, "no link leads to the root");
         let page = self.read(child)?;
         self.check_node(child, &page, level)?;
         Ok(page)

@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use super::Tree;
 use super::policy::{Cut, FullNode, separator};
 use crate::buffer::{BufferError, Exclusive};
-use crate::page::{Change, Entries, Fences, Node, PageId, short};
+use crate::bytes::short;
+use crate::page::{Change, Entries, Fences, Node, PageId};
 use crate::record::{Cause, MiniTransaction, log_change};
 use crate::wal::Lsn;
 

@@ -166,6 +166,7 @@ impl FullNode {
             }
             _ => self.middle(),
         };
+        debug_assert!(self.new.is_none_or(|new| new < self.sizes.len()), "the new one is counted");
         let is_good = wanted > 0 && wanted < self.sizes.len() && self.fits(wanted);
         if is_good { Cut { left: wanted, trend } } else { Cut { left: self.middle(), trend } }
     }
@@ -222,6 +223,7 @@ impl FullNode {
             let difference = left.abs_diff(total - left);
             best = best.min((difference, at + 1));
         }
+        debug_assert!(best.1 > 0 && best.1 < self.sizes.len(), "each side gets an entry");
         best.1
     }
 }
@@ -241,13 +243,15 @@ fn count_within<'a>(sizes: impl Iterator<Item = &'a usize>, bytes: usize) -> usi
 pub(super) fn separator(left: &[u8], right: &[u8], trend: Trend) -> Vec<u8> {
     debug_assert!(left < right, "the keys of a node ascend");
     let common = common(left, right);
-    let mut separator = right.get(..=common).unwrap_or(right).to_vec();
-    if let (Some(last), Some(&low)) = (separator.last_mut(), left.get(common))
-        && trend != Trend::Descending
+    // `right` is longer than what it shares with a key below it.
+    let mut separator = right[..=common].to_vec();
+    if trend != Trend::Descending
+        && let Some(&low) = left.get(common)
     {
         // `low` is below right's byte here, so this does not overflow.
-        *last = low + 1;
+        separator[common] = low + 1;
     }
+    debug_assert!(left < &separator[..] && &separator[..] <= right, "it separates the two");
     separator
 }
 

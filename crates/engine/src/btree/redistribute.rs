@@ -21,7 +21,8 @@ use super::modify::{NewEntry, put_entries};
 use super::policy::{Trend, separator};
 use super::{Tree, check_neighbours};
 use crate::buffer::{BufferError, Exclusive};
-use crate::page::{Budget, Change, Fences, Node, PageId, short};
+use crate::bytes::short;
+use crate::page::{Budget, Change, Fences, Node, PageId};
 use crate::record::{Cause, MiniTransaction};
 
 impl<'s> Tree<'s> {
@@ -114,6 +115,7 @@ fn in_sequence(leaf: Node<'_>) -> usize {
 fn fit(leaf: Node<'_>, from: usize, behind: Node<'_>, separator: &[u8], page_bytes: usize) -> bool {
     let left = Fences { low: leaf.fences().low, high: Some(separator) };
     let right = Fences { low: separator, high: behind.fences().high };
+    debug_assert!(from <= leaf.count(), "what moves is there");
     let mut of_left = Budget::of_empty(left.room(page_bytes));
     let mut of_right = Budget::of_empty(right.room(page_bytes));
     take_all(&mut of_left, leaf, 0..from, left.prefix_len())

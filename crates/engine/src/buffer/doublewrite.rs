@@ -27,8 +27,9 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::bytes::{get_u32, get_u64, put_u32, put_u64};
 use crate::disk::File;
-use crate::page::{self, PageId, Seed, get_u32, get_u64, put_u32, put_u64};
+use crate::page::{self, PageId, Seed};
 
 /// The name of the file.
 pub(crate) const NAME: &str = "doublewrite.pages";
@@ -85,6 +86,7 @@ impl DoubleWrite {
         debug_assert_eq!(pages.len(), ids.len() * size, "a copy for each page");
         list.fill(0);
         for (member, (id, page)) in ids.iter().zip(pages.chunks_exact(size)).enumerate() {
+            debug_assert_eq!(page::id(page), *id, "a copy is of the page that is listed");
             let at = LIST_AT + member * MEMBER_BYTES;
             put_u64(list, at, id.0);
             put_u32(list, at + 8, get_u32(page, 0));

@@ -59,12 +59,14 @@ impl Frame {
 
     /// Releases a shared latch. It is called once for each that was taken.
     pub(super) fn unlock_shared(&self) {
+        debug_assert!(self.latch.is_locked(), "what is released is held");
         // SAFETY: the guards of this module's parent call this once for each latch they took.
         unsafe { self.latch.unlock_shared() }
     }
 
     /// Releases an exclusive latch. It is called once for each that was taken.
     pub(super) fn unlock_exclusive(&self) {
+        debug_assert!(self.latch.is_locked_exclusive(), "what is released is held");
         // SAFETY: the guards of this module's parent call this once for each latch they took.
         unsafe { self.latch.unlock_exclusive() }
     }

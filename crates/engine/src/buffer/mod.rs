@@ -133,14 +133,6 @@ impl From<ChangeError> for ChangeFault {
 /// The name of the file of pages.
 pub(crate) const PAGES: &str = "data.pages";
 
-/// A page that was changed and is not on disk as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Dirty {
-    pub(crate) page: PageId,
-    /// No record before this one has changed it since it was last written.
-    pub(crate) since: Lsn,
-}
-
 /// The pool.
 pub(crate) struct Pool {
     page_size: PageSize,
@@ -287,7 +279,7 @@ impl Pool {
         debug_assert!(index < self.frames.len(), "the table names frames");
         // On its way while the latch is.
         self.arena.prefetch(index * self.page_size.bytes());
-        self.frames.get(index)
+        Some(&self.frames[index])
     }
 
     /// Brings a page into a frame, unless another thread does.
@@ -324,6 +316,7 @@ impl Pool {
         debug_assert!(self.frames[index].page().is_none(), "a frame holds one page");
         if self.table.set(id, index) {
             self.frames[index].set_page(id);
+            debug_assert_eq!(self.table.get(id), Some(index));
             return Ok(());
         }
         let source = io::Error::new(io::ErrorKind::InvalidInput, "there cannot be so many pages");
@@ -371,11 +364,9 @@ impl Pool {
                 self.replacement.lock().keep(index);
                 continue;
             }
-            if !frame.is_dirty() && !frame.is_being_written() {
-                self.vacate(frame);
+            if self.vacate_if_clean(frame) {
                 return Ok(index);
             }
-            frame.unlock_exclusive();
             let written = if attempt % 2 == 0 || !frame.is_being_written() {
                 self.write_cold(index)
             } else {
@@ -383,12 +374,8 @@ impl Pool {
                 Ok(())
             };
             // What was written for this is taken, unless another thread has come for it.
-            if written.is_ok() && frame.try_lock_exclusive() {
-                if !frame.is_dirty() && !frame.is_being_written() {
-                    self.vacate(frame);
-                    return Ok(index);
-                }
-                frame.unlock_exclusive();
+            if written.is_ok() && frame.try_lock_exclusive() && self.vacate_if_clean(frame) {
+                return Ok(index);
             }
             self.replacement.lock().keep(index);
             written?;
@@ -396,15 +383,21 @@ impl Pool {
         Err(BufferError::Full(self.frames()))
     }
 
-    /// Takes the page out of a frame whose exclusive latch is held.
-    fn vacate(&self, frame: &Frame) {
-        debug_assert!(!frame.is_dirty() && !frame.is_being_written(), "a change would be lost");
+    /// Takes the page out of a frame whose exclusive latch is held. Where a change would be lost,
+    /// the latch is released instead. Returns whether the page was taken out.
+    fn vacate_if_clean(&self, frame: &Frame) -> bool {
+        if frame.is_dirty() || frame.is_being_written() {
+            frame.unlock_exclusive();
+            return false;
+        }
         let page = frame.page();
         if !page.is_none() {
             self.table.clear(page);
             self.replacement.lock().forget(page);
             frame.set_page(PageId::NONE);
         }
+        debug_assert!(frame.page().is_none(), "the frame is free");
+        true
     }
 
     /// Gives the pool another number of frames, at least [`FRAMES_MIN`] and at most what it was
@@ -425,28 +418,24 @@ impl Pool {
             loop {
                 self.write_frames(&[frame])?;
                 frame.lock_exclusive();
-                if !frame.is_dirty() && !frame.is_being_written() {
+                if self.vacate_if_clean(frame) {
                     break;
                 }
-                frame.unlock_exclusive();
                 std::thread::yield_now();
             }
-            self.vacate(frame);
             frame.give_back_memory(self.page_size.bytes());
             frame.unlock_exclusive();
         }
         Ok(())
     }
 
-    /// Returns the pages that were changed and not written, for a checkpoint.
-    pub(crate) fn dirty(&self) -> Vec<Dirty> {
-        let dirty = |frame: &Frame| {
-            let since = frame.since()?;
-            // The frame cannot be given away while it is dirty, so the two belong together unless
-            // it was written in between, which does not hurt.
-            Some(Dirty { page: frame.page(), since })
-        };
-        self.frames.iter().filter_map(dirty).filter(|dirty| !dirty.page.is_none()).collect()
+    /// Returns the pages that were changed and not written, each with a record before which none
+    /// has changed it since it was last written.
+    pub(crate) fn dirty(&self) -> Vec<(PageId, Lsn)> {
+        // The frame cannot be given away while it is dirty, so the two belong together unless it
+        // was written in between, which does not hurt.
+        let dirty = |frame: &Frame| frame.since().map(|since| (frame.page(), since));
+        self.frames.iter().filter_map(dirty).filter(|(page, _)| !page.is_none()).collect()
     }
 }
 
@@ -512,6 +501,7 @@ impl Exclusive<'_> {
     /// written, read or committed any more.
     pub(crate) fn apply(&mut self, changes: &[Change<'_>], lsn: Lsn) -> Result<(), BufferError> {
         debug_assert!(page::lsn(self) < lsn, "changes are made in the order of the log");
+        debug_assert_eq!(self.frame.page(), self.id, "a latched page stays in its frame");
         self.frame.set_dirty_since(lsn);
         let bytes = self.frame.bytes_mut(self.pool.page_size.bytes());
         for change in changes {

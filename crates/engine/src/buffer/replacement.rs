@@ -91,25 +91,17 @@ impl Replacement {
             return Some(index);
         }
         loop {
-            if self.small.len() * SMALL >= self.frames || self.main.is_empty() {
-                let index = self.small.pop_front()?;
-                match frames.get(index) {
-                    Some(frame) if frame.uses() > 1 => {
-                        frame.set_uses(0);
-                        self.main.push_back(index);
-                    }
-                    _ => return Some(index),
-                }
-            } else {
-                let index = self.main.pop_front()?;
-                match frames.get(index) {
-                    Some(frame) if frame.uses() > 0 => {
-                        frame.set_uses(frame.uses() - 1);
-                        self.main.push_back(index);
-                    }
-                    _ => return Some(index),
-                }
+            let is_small = self.small.len() * SMALL >= self.frames || self.main.is_empty();
+            let queue = if is_small { &mut self.small } else { &mut self.main };
+            let index = queue.pop_front()?;
+            debug_assert!(index < self.frames, "a frame that is gone is in no queue");
+            let frame = &frames[index];
+            match frame.uses() {
+                0 => return Some(index),
+                1 if is_small => return Some(index),
+                uses => frame.set_uses(if is_small { 0 } else { uses - 1 }),
             }
+            self.main.push_back(index);
         }
     }
 
@@ -118,6 +110,12 @@ impl Replacement {
         if index < self.frames {
             self.main.push_back(index);
         }
+        debug_assert!(self.queued() <= self.frames, "a frame is in one queue");
+    }
+
+    /// Returns how many frames are in a queue or free, for assertions.
+    fn queued(&self) -> usize {
+        self.free.len() + self.small.len() + self.main.len()
     }
 
     /// Puts a candidate back that has no page.
@@ -139,6 +137,7 @@ impl Replacement {
         } else {
             self.small.push_back(index);
         }
+        debug_assert!(self.queued() <= self.frames, "a frame is in one queue");
     }
 
     /// Records that a page has lost its frame.
@@ -161,12 +160,13 @@ impl Replacement {
     /// Returns the dirty ones among the `share` frames of each queue that are likely to go next,
     /// `count` at most. They are from both queues, because victims come from both.
     pub(super) fn coldest(&self, count: usize, share: usize, frames: &[Frame]) -> Vec<usize> {
-        let is_dirty = |index: &&usize| frames.get(**index).is_some_and(Frame::is_dirty);
+        let is_dirty = |index: &&usize| frames[**index].is_dirty();
         let dirty = |queue: &VecDeque<usize>, count: usize| -> Vec<usize> {
             queue.iter().take(share).filter(is_dirty).take(count).copied().collect()
         };
         let mut coldest = dirty(&self.small, count.div_ceil(2));
         coldest.extend(dirty(&self.main, count - coldest.len()));
+        debug_assert!(coldest.len() <= count);
         coldest
     }
 }

@@ -39,6 +39,7 @@ impl Table {
         let (Some((piece, at)), Ok(entry)) = (Self::place(page), u32::try_from(frame + 1)) else {
             return false;
         };
+        debug_assert!(self.get(page).is_none(), "a page is in one frame");
         let fresh = || (0..PIECE).map(|_| AtomicU32::new(0)).collect();
         self.pieces[piece].get_or_init(fresh)[at].store(entry, Ordering::Release);
         true

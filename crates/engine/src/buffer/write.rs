@@ -95,8 +95,8 @@ impl Pool {
         indices: &[usize],
         latch_wait: LatchWait,
     ) -> Result<usize, BufferError> {
-        let frames = indices.iter().filter_map(|&index| self.frames.get(index));
-        let mut frames: Vec<&Frame> = frames.take(BATCH).collect();
+        let frames = indices.iter().take(BATCH).map(|&index| &self.frames[index]);
+        let mut frames: Vec<&Frame> = frames.collect();
         frames.sort_by_cached_key(|frame| frame.page());
         self.write_batch(self.copy(&frames, latch_wait))
     }
@@ -138,6 +138,7 @@ impl Pool {
             self.log.stop(&error.to_string());
         }
         debug_assert!(batch.members.len() <= BATCH, "a batch has a list of one page");
+        debug_assert!(batch.members.iter().all(|(frame, ..)| frame.is_being_written()), "rule 4");
         for &(frame, _, lsn) in &batch.members {
             // Not waited for: who changes the page may wait for a frame that the caller is to free,
             // and the page is not clean any more anyway.
@@ -184,7 +185,9 @@ impl Pool {
         let (first, last) = (ids[0], ids[ids.len() - 1]);
         debug_assert!(ids.is_sorted_by(|one, next| one < next), "runs are found by order");
         let newest = batch.members.iter().map(|member| member.2).max();
-        self.log.force(newest.expect("a batch has members"))?;
+        let newest = newest.expect("a batch has members");
+        self.log.force(newest)?;
+        debug_assert!(newest < self.log.durable(), "rule 3 of the pool");
         let failed =
             |action| move |source| BufferError::Io { action, file: PAGES, page: first, source };
         let mut doublewrite = self.doublewrite.lock();

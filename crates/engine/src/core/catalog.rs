@@ -12,7 +12,8 @@ use super::{Core, StoreError};
 use crate::allocator::PageAllocator;
 use crate::btree::{LeafFill, MergePolicy, NewEntry, SplitPolicy, Tree, TreeEntry};
 use crate::buffer::{BufferError, IoCounts, Pool};
-use crate::page::{self, Change, Fences, Node, PageId, Reader, TreeId};
+use crate::bytes::{Reader, short};
+use crate::page::{self, Change, Fences, Node, PageId, TreeId};
 use crate::record::{Cause, MiniTransaction};
 use crate::wal::Log;
 
@@ -188,7 +189,7 @@ impl Core {
         };
         let tail = node.tail(need.key);
         let mut mini = MiniTransaction::new();
-        mini.change(leaf, vec![Change::Insert { slot: page::short(slot), tail, value: &value }]);
+        mini.change(leaf, vec![Change::Insert { slot: short(slot), tail, value: &value }]);
         reserved.allocate(vec![empty_leaf(id)], &mut mini);
         mini.commit(&self.log, &Cause::Structure)?;
         Ok(root)

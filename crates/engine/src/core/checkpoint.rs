@@ -19,17 +19,21 @@ impl Core {
         let mut head = self.head.lock();
         let begin = self.log.end();
         let (active, first) = self.transactions.active();
+        // Who announces a change reads the log's end first. That may be the end of a full segment,
+        // or a checkpoint may come in between; what was before it can have been given up since.
+        let kept_from = self.log.begin();
+        let dirty = self.pool.dirty().into_iter();
         let tables = CheckpointTables {
             earlier: Lsn::ZERO,
             begin,
             next_transaction: self.transactions.next(),
-            dirty: self.pool.dirty().iter().map(|dirty| (dirty.page, dirty.since)).collect(),
+            dirty: dirty.map(|(page, since)| (page, since.max(kept_from))).collect(),
             active,
         };
         let oldest = tables.dirty.iter().map(|&(_, since)| since).chain(first).min();
-        let needed = oldest.map_or(begin, |oldest| oldest.min(begin));
-        debug_assert!(needed >= self.log.begin(), "what is needed was not given up");
+        let needed = oldest.map_or(begin, |oldest| oldest.min(begin)).max(kept_from);
         let record = self.log_tables(&tables)?;
+        debug_assert!(needed <= begin && begin <= record, "recovery reads from what is needed on");
         self.log.force(record)?;
         let written = head.set_checkpoint(Checkpoint { record, needed });
         // It is unknown which checkpoint the disk has now, and a second sync would not tell.

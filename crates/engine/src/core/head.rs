@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::bytes::{get_u32, get_u64, put_u32, put_u64};
 use crate::disk::{Disk, File, Open};
-use crate::page::{BadPageSize, PageSize, get_u32, get_u64, put_u32, put_u64};
+use crate::page::{BadPageSize, PageSize};
 use crate::wal::{LogId, Lsn};
 
 /// The name of the file.
@@ -166,7 +167,8 @@ impl Head {
 
     /// Writes where the latest checkpoint is.
     pub(crate) fn set_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<(), HeadError> {
-        debug_assert!(checkpoint.record > Lsn::ZERO);
+        debug_assert!(checkpoint.record > Lsn::ZERO && checkpoint.needed <= checkpoint.record);
+        debug_assert!(checkpoint.record > self.checkpoint.record, "checkpoints follow each other");
         self.write(self.sequence + 1, checkpoint)?;
         (self.sequence, self.checkpoint) = (self.sequence + 1, checkpoint);
         Ok(())

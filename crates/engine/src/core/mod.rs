@@ -109,7 +109,7 @@ pub enum StoreError {
     },
     /// The table of lock modes is not sound.
     #[error(transparent)]
-    Modes(Box<ModeTableError>),
+    Modes(#[from] ModeTableError),
     /// Transactions are under way. The number is that of the transactions.
     #[error("{0} transactions are under way; end them before the store is closed")]
     Busy(usize),

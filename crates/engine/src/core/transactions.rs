@@ -111,6 +111,7 @@ impl Transactions {
             is_logging: AtomicBool::new(false),
             is_done: AtomicBool::new(false),
         });
+        debug_assert!(last == Lsn::ZERO || first <= last, "no record is before the first");
         let before = self.active.lock().insert(id, Arc::clone(&state));
         debug_assert!(before.is_none(), "a transaction's number is its own");
         state
@@ -243,6 +244,7 @@ impl Core {
         state: &TxnState,
         durability: Durability,
     ) -> Result<(), StoreError> {
+        debug_assert!(state.last() > Lsn::ZERO, "who has changed nothing commits nothing");
         let record = Record::Commit { transaction: state.id };
         let lsn = state.log_end(|| self.log.append_with(16, |out| record.encode(out)))?;
         match durability {

@@ -1,6 +1,6 @@
-//! Deadlocks: found from a copy of the waits, broken only after a second look.
+//! Who gives up: deadlocks are found and broken, and who waits gives way to a higher priority.
 //!
-//! # Mechanism
+//! # Deadlocks: found from a copy of the waits, broken only after a second look
 //! A pass copies the waits of one bucket after the other, holding one latch at a time and only for
 //! the copy, and looks for a cycle in the copy. Since locks move meanwhile, a cycle in it may never
 //! have been there at one moment. So before a locker is rolled back, all buckets that the cycle
@@ -31,6 +31,24 @@
 //! back, T1's conversion is granted
 //! ```
 //!
+//! # Preempt on wait: a transaction that waits gives way to a higher priority
+//! Both sides look when they begin to wait. The one of high priority looks at those in its way: a
+//! lower one that waits itself is rolled back. The one of low priority looks at the queues of what
+//! it holds: if a higher one waits for it there, it is rolled back itself. A wait begins in its
+//! queue before its locker looks, so of two that begin at the same time at least one sees the
+//! other.
+//!
+//! Before a wait is ended the buckets of both are latched, and it is looked at again.
+//!
+//! For example:
+//!
+//! ```text
+//! L holds X(a), M holds X(b), H is of higher priority than both
+//! H asks for X(a)    L runs: H waits for it
+//! L asks for X(b)    L waits now, and H for L: L's wait ends with `Preempted`, and when it has
+//!                    given X(a) back, H goes on
+//! ```
+//!
 //! # Where this leaves the literature
 //! * **PostgreSQL** latches the whole lock table for a search. Here no locker is held up for longer
 //!   than a copy of one bucket, at the price of the second look.
@@ -47,13 +65,12 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::queues::{LockerId, Outcome, RequestIndex, Waiting, Woken};
-use super::table::LockManager;
-use super::{Resource, Victim};
+use super::queues::{LockerId, LockerState, Outcome, RequestIndex, Waiting, Woken};
+use super::table::Granted;
+use super::{LockManager, Locker, Resource, Victim};
+use crate::periodic::Periodic;
 
 impl<R: Resource> LockManager<R> {
     /// Looks for deadlocks now and breaks them. Returns how many requests it ended.
@@ -75,13 +92,11 @@ impl<R: Resource> LockManager<R> {
     pub fn start_detector(self: &Arc<Self>, interval: Duration) -> io::Result<Detector> {
         let interval = interval.max(Duration::from_millis(1));
         let manager = Arc::clone(self);
-        let (stop, stopped) = mpsc::channel();
-        let thread = thread::Builder::new().name("deadlock detector".into()).spawn(move || {
-            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                manager.break_deadlocks();
-            }
-        })?;
-        Ok(Detector { stop: Some(stop), thread: Some(thread) })
+        let detect = move || {
+            manager.break_deadlocks();
+            interval
+        };
+        Ok(Detector { _thread: Periodic::start("deadlock detector", detect)? })
     }
 
     fn waits_reached_from(&self, locker: LockerId, place: RequestIndex) -> Vec<Waiting> {
@@ -125,6 +140,7 @@ impl<R: Resource> LockManager<R> {
         let Some(victim) = graph.victim(cycle, self.settings().victim).filter(|_| is_there) else {
             return false;
         };
+        debug_assert!(cycle.iter().any(|node| graph.wait(*node).locker == victim.locker));
         tracing::debug!(victim = victim.locker.0, lockers = cycle.len(), "deadlock");
         latched.dismiss(&self.rules, victim.place, Outcome::Deadlock, &mut woken);
         drop(latched);
@@ -133,23 +149,58 @@ impl<R: Resource> LockManager<R> {
     }
 }
 
+impl<R: Resource> Locker<R> {
+    /// Rolls back what should give way, now that this locker waits at `place`; perhaps itself.
+    pub(super) fn preempt(&self, place: RequestIndex) {
+        let manager = &*self.manager;
+        for low in manager.blockers_below(&self.state, place) {
+            manager.preempt(&low, &self.state);
+        }
+        for (hash, resource, held) in self.held.iter() {
+            let bucket = manager.bucket_of(hash);
+            let granted = Granted { hash, resource, handle: held.handle, locker: &self.state };
+            let high = manager.latch(bucket).blocked_above(&manager.rules, &granted);
+            if high.is_some_and(|high| manager.preempt(&self.state, &high)) {
+                return;
+            }
+        }
+    }
+}
+
+impl<R: Resource> LockManager<R> {
+    /// Lockers of lower priority that `high` waits for at `place`.
+    fn blockers_below(&self, high: &LockerState, place: RequestIndex) -> Vec<Arc<LockerState>> {
+        let bucket = self.latch(place.bucket);
+        if !bucket.queues.is_waiting(place.request, high.id) {
+            return Vec::new();
+        }
+        bucket.queues.blockers_below(&self.rules, place.request, high.priority)
+    }
+
+    /// Ends the wait of `low` if it waits and is in the way of `high`. Returns whether it did.
+    fn preempt(&self, low: &LockerState, high: &LockerState) -> bool {
+        debug_assert!(low.priority < high.priority, "none gives way to its like");
+        let (Some(low_place), Some(high_place)) = (low.place(), high.place()) else {
+            return false;
+        };
+        let mut woken = Woken::default();
+        let mut latched = self.latch_all([low_place.bucket, high_place.bucket].into_iter());
+        let is_in_the_way = latched.is_waiting(low.id, low_place)
+            && latched.is_blocked_by(&self.rules, high.id, high_place, low.id);
+        if is_in_the_way {
+            latched.dismiss(&self.rules, low_place, Outcome::Preempted, &mut woken);
+        }
+        drop(latched);
+        woken.wake();
+        is_in_the_way
+    }
+}
+
 /// A thread that looks for deadlocks; dropping this stops it and waits for its end.
 #[derive(Debug)]
 #[must_use = "the detector stops when this is dropped"]
 pub struct Detector {
-    /// Dropped to stop.
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Detector {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // Had it panicked, there would be nothing to do about it here.
-            let _ = thread.join();
-        }
-    }
+    _thread: Periodic,
 }
 
 /// A node of the graph; an index.
@@ -268,12 +319,12 @@ impl WaitsFor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hash_slab::hash_of;
     use super::super::modes::ModeTable;
     use super::super::modes::multi_granularity::X;
     use super::super::queues::{Answer, IfBusy, LockerState, NewRequest};
     use super::super::{LockSettings, Priority};
     use super::*;
+    use crate::hash_slab::hash_of;
 
     /// Lockers that wait without a thread.
     struct Table {

@@ -1,4 +1,4 @@
-//! The handle of one transaction: asking, waiting, releasing, and two policies on top.
+//! The locks of one transaction: asking, waiting, releasing, and escalation.
 //!
 //! # Escalation: one lock on a whole instead of many on its parts
 //! Which resource contains which, from how many locks on the parts on a whole is locked at once,
@@ -9,7 +9,7 @@
 //!
 //! A part of what is locked so needs no lock: its request is answered at once and leaves no trace.
 //!
-//! An example:
+//! For example:
 //!
 //! At most 1,000 keys of a tree, S and X cover themselves:
 //!
@@ -19,47 +19,26 @@
 //! a reader holds IS(tree)            X(tree) is refused; X(key 1,001) as ever; again at 2,000
 //! ```
 //!
-//! Where this leaves the literature:
-//!
+//! # Where this leaves the literature
 //! * **Waiting.** Two that escalate in one tree and wait for it wait for each other's intention: a
 //!   deadlock made of thrift. So an escalation is tried and never waits, and is tried again as many
 //!   locks later. SQL Server does the same.
 //! * **Threshold.** That of the study of XML locking depends on the level in the document (Section
 //!   2.3, the equation of the threshold). So here it is given with the parent.
-//!
-//! # Preempt on wait: a transaction that waits gives way to a higher priority
-//! Both sides look when they begin to wait. The one of high priority looks at those in its way: a
-//! lower one that waits itself is rolled back. The one of low priority looks at the queues of what
-//! it holds: if a higher one waits for it there, it is rolled back itself. A wait begins in its
-//! queue before its locker looks, so of two that begin at the same time at least one sees the
-//! other.
-//!
-//! Before a wait is ended the buckets of both are latched, and it is looked at again.
-//!
-//! An example:
-//!
-//! ```text
-//! L holds X(a), M holds X(b), H is of higher priority than both
-//! H asks for X(a)    L runs: H waits for it
-//! L asks for X(b)    L waits now, and H for L: L's wait ends with `Preempted`, and when it has
-//!                    given X(a) back, H goes on
-//! ```
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::hash_slab::{HashSlab, hash_of};
-use super::intents::own_stripe;
 use super::modes::Mode;
 use super::queues::{
     Answer, Handle, IfBusy, LockerId, LockerState, LockerWatch, NewRequest, Outcome, RequestIndex,
     Woken,
 };
-use super::table::{Escalation, Granted, LockManager, Parent};
-use super::{LockError, Priorities, Priority, Resource, Wait};
+use super::table::Granted;
+use super::{Escalation, LockError, LockManager, Parent, Priorities, Resource, Wait};
+use crate::hash_slab::{HashSlab, hash_of};
 
 /// One transaction's locks. They are released by [`release_all`](Locker::release_all), or when this
 /// is dropped.
@@ -205,6 +184,7 @@ impl<R: Resource> Locker<R> {
         self.last_whole = None;
         self.is_preempted = false;
         debug_assert!(self.state.place().is_none(), "who waits releases nothing");
+        debug_assert_eq!(self.held.len(), 0);
     }
 
     /// Returns the mode in which this locker holds `resource`.
@@ -251,7 +231,9 @@ impl<R: Resource> Locker<R> {
         let hash = hash_of(resource);
         let held = self.held.find(hash, resource);
         let before = held.map(|at| self.held[at].mode);
+        let asked = mode;
         let mode = before.map_or(mode, |before| self.manager.modes().convert(before, mode));
+        debug_assert!(self.manager.modes().covers(mode, asked), "a conversion covers its parts");
         if before == Some(mode) {
             return Ok(RequestOutcome::Granted);
         }
@@ -263,7 +245,8 @@ impl<R: Resource> Locker<R> {
         let is_counted = held.is_some_and(|at| self.held[at].is_strong);
         let is_strong = !is_counted && self.begin_if_strong(hash, resource, mode);
         let kept = GrantEffects { hash, mode, held, whole, is_strong };
-        match self.put(resource, &kept, if_busy) {
+        let ask = NewRequest { hash, resource, mode, locker: &self.state, if_busy };
+        match self.manager.put(&ask, held.map(|at| self.held[at].handle)) {
             Answer::Granted(handle) => {
                 self.keep(resource, &kept, handle);
                 Ok(RequestOutcome::Granted)
@@ -283,43 +266,17 @@ impl<R: Resource> Locker<R> {
     /// Those locks are moved out of the stripes then, and stay out until the strong lock is given
     /// up.
     fn begin_if_strong(&self, hash: u64, resource: &R, mode: Mode) -> bool {
-        let intents = self.manager.intents_on(resource).filter(|intents| !intents.has(mode));
-        if let Some(intents) = intents {
-            self.manager.begin_strong(intents, hash, resource);
+        let is_strong = self.manager.intents_on(resource).is_some_and(|intents| !intents.has(mode));
+        if is_strong {
+            self.manager.begin_strong(hash, resource);
         }
-        intents.is_some()
-    }
-
-    /// Puts a request where it belongs.
-    fn put(&self, resource: &R, wanted: &GrantEffects, if_busy: IfBusy) -> Answer {
-        let GrantEffects { hash, mode, held, .. } = *wanted;
-        let manager = &*self.manager;
-        let ask = NewRequest { hash, resource, mode, locker: &self.state, if_busy };
-        let handle = held.map(|at| self.held[at].handle);
-        if let Some(intents) = manager.intents_on(resource).filter(|intents| intents.has(mode)) {
-            let is_granted = match handle {
-                None => intents.grant(&ask),
-                Some(Handle::Stripe) => intents.change(&ask),
-                Some(_) => false,
-            };
-            if is_granted {
-                return Answer::Granted(Handle::Stripe);
-            }
-        }
-        let mut bucket = manager.latch(manager.bucket_of(hash));
-        match handle {
-            None => bucket.ask(&manager.rules, &ask),
-            Some(handle) => {
-                let granted = Granted { hash, resource, handle, locker: &self.state };
-                bucket.strengthen(&manager.rules, &granted, mode, if_busy)
-            }
-        }
+        is_strong
     }
 
     /// Takes back the count of a strong request that was not granted.
     fn drop_count(&self, wanted: &GrantEffects) {
         if wanted.is_strong {
-            self.manager.end_strong(wanted.hash);
+            self.manager.intents.end_strong(wanted.hash);
         }
     }
 
@@ -365,7 +322,7 @@ impl<R: Resource> Locker<R> {
         let intents = manager.intents_on(resource).filter(|intents| intents.has(mode));
         if is_strong && intents.is_some() {
             self.held[at].is_strong = false;
-            manager.end_strong(hash);
+            manager.intents.end_strong(hash);
         }
     }
 
@@ -384,6 +341,7 @@ impl<R: Resource> Locker<R> {
         let outcome = self.sleep(pending.place, began, wait.at_most(self.manager.settings()));
         self.manager.counters.0.end_wait(locks, began.elapsed(), outcome);
         debug_assert!(self.state.place().is_none(), "a wait that is over has no place");
+        debug_assert_ne!(outcome, Outcome::Waiting, "who sleeps is woken by an end");
         if outcome == Outcome::Granted {
             self.keep(resource, &pending.kept, Handle::Request(pending.place.request));
             return Ok(());
@@ -446,16 +404,6 @@ impl<R: Resource> Debug for Locker<R> {
             .field("id", &self.state.id)
             .field("locks", &self.held.len())
             .finish_non_exhaustive()
-    }
-}
-
-impl<R: Resource> LockManager<R> {
-    /// Returns a handle for one transaction. Its age counts from here: a transaction that is tried
-    /// again under the same handle keeps its age, and a new one should get a new handle.
-    #[must_use]
-    pub fn locker(self: &Arc<Self>, priority: Priority) -> Locker<R> {
-        let id = LockerId(self.lockers.0.fetch_add(1, Ordering::Relaxed));
-        Locker::new(Arc::clone(self), LockerState::new(id, priority, own_stripe()))
     }
 }
 
@@ -546,51 +494,5 @@ impl<R: Resource> Locker<R> {
         debug_assert!(self.held(whole).is_some_and(|held| manager.modes().covers(held, strong)));
         manager.counters.0.escalated();
         Ok(true)
-    }
-}
-
-impl<R: Resource> Locker<R> {
-    /// Rolls back what should give way, now that this locker waits at `place`; perhaps itself.
-    pub(super) fn preempt(&self, place: RequestIndex) {
-        let manager = &*self.manager;
-        for low in manager.blockers_below(&self.state, place) {
-            manager.preempt(&low, &self.state);
-        }
-        for (hash, resource, held) in self.held.iter() {
-            let bucket = manager.bucket_of(hash);
-            let granted = Granted { hash, resource, handle: held.handle, locker: &self.state };
-            let high = manager.latch(bucket).blocked_above(&manager.rules, &granted);
-            if high.is_some_and(|high| manager.preempt(&self.state, &high)) {
-                return;
-            }
-        }
-    }
-}
-
-impl<R: Resource> LockManager<R> {
-    /// Lockers of lower priority that `high` waits for at `place`.
-    fn blockers_below(&self, high: &LockerState, place: RequestIndex) -> Vec<Arc<LockerState>> {
-        let bucket = self.latch(place.bucket);
-        if !bucket.queues.is_waiting(place.request, high.id) {
-            return Vec::new();
-        }
-        bucket.queues.blockers_below(&self.rules, place.request, high.priority)
-    }
-
-    /// Ends the wait of `low` if it waits and is in the way of `high`. Returns whether it did.
-    fn preempt(&self, low: &LockerState, high: &LockerState) -> bool {
-        let (Some(low_place), Some(high_place)) = (low.place(), high.place()) else {
-            return false;
-        };
-        let mut woken = Woken::default();
-        let mut latched = self.latch_all([low_place.bucket, high_place.bucket].into_iter());
-        let is_in_the_way = latched.is_waiting(low.id, low_place)
-            && latched.is_blocked_by(&self.rules, high.id, high_place, low.id);
-        if is_in_the_way {
-            latched.dismiss(&self.rules, low_place, Outcome::Preempted, &mut woken);
-        }
-        drop(latched);
-        woken.wake();
-        is_in_the_way
     }
 }

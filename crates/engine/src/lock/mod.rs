@@ -9,18 +9,19 @@
 //! and the queue of those that wait; `queues.rs` states the rules of the queue. A lock that no
 //! locker shares takes a place on the cache lines of the latch, and intention locks on what
 //! contains other resources are kept by the threads that take them, until a locker asks for more:
-//! see `table.rs` and `intents.rs`. A transaction has a [`Locker`], which knows what it holds:
-//! asking again costs nothing, and releasing all takes no search. A request that has to wait parks
-//! its thread; the locker that gives the lock up grants it in the waiter's name, so that a thread
-//! that wakes holds its lock. A [`Detector`] looks for deadlocks from time to time.
+//! see `table.rs`. A transaction has a [`Locker`], which knows what it holds: asking again costs
+//! nothing, and releasing all takes no search. A request that has to wait parks its thread; the
+//! locker that gives the lock up grants it in the waiter's name, so that a thread that wakes holds
+//! its lock. A [`Detector`] looks for deadlocks from time to time.
 //!
-//! | file | what it holds |
+//! | file | mechanism |
 //! | --- | --- |
+//! | this one | the manager: settings, what contains what, what is seen and counted |
 //! | [`modes`] | which modes go together, as data; IS IX S SIX U X |
-//! | `queues`, `hash_slab` | the queues and their rules, and how a wait ends |
-//! | `table`, `intents` | buckets and latches; locks that need no queue: sole ones, intentions |
-//! | `locker` | the locks of one transaction; waiting; escalation; preemption |
-//! | [`deadlock`] | the search for deadlocks, and the graph it searches |
+//! | `queues` | the queues: grant, conversion, and how a wait begins and ends |
+//! | `table` | where a lock is written down: buckets, sole locks' places, intentions' stripes |
+//! | `locker` | the locks of one transaction; waiting; escalation |
+//! | [`deadlock`] | who gives up: the search for deadlocks, and preemption |
 //!
 //! # Example
 //! Two readers of a row that both come to write it:
@@ -74,24 +75,29 @@
 //!   resource. If one of those panics, the table is not to be used any more.
 
 pub mod deadlock;
-mod hash_slab;
-mod intents;
 mod locker;
 pub mod modes;
 mod queues;
 mod table;
 
-use std::fmt::Debug;
+use std::collections::HashMap;
+use std::fmt::{self, Debug};
 use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use thiserror::Error;
+
+use crate::hash_slab::hash_of;
+use queues::{LockerState, Outcome, Rules};
+use table::{Bucket, Intent, Intents, Load, own_stripe};
 
 pub use deadlock::Detector;
 pub use locker::Locker;
 pub use modes::{Mode, ModeTable, ModeTableError, multi_granularity};
 pub use queues::{LockQueue, LockRequest, LockerId, LockerWatch};
-pub use table::{Escalation, Hierarchy, LockManager, LockStatistics, Parent, ParentOf};
 
 /// Why a lock was not granted. The same transaction may well succeed when it is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -115,7 +121,7 @@ impl<T: Eq + Hash + Clone + Debug + Send + Sync + 'static> Resource for T {}
 
 /// On cache lines of its own, two because they are fetched in pairs.
 #[repr(align(128))]
-pub(super) struct Padded<T>(pub(super) T);
+struct Padded<T>(T);
 
 /// Settings of a [`LockManager`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,11 +190,298 @@ pub enum Wait {
 
 impl Wait {
     /// Returns the longest wait; `None` for no bound.
-    pub(super) fn at_most(self, settings: &LockSettings) -> Option<Duration> {
+    fn at_most(self, settings: &LockSettings) -> Option<Duration> {
         match self {
             Wait::AsSet => settings.timeout,
             Wait::Forever => None,
             Wait::For(limit) => Some(limit),
+        }
+    }
+}
+
+/// What the parent of a resource is, if any.
+pub type ParentOf<R> = Box<dyn Fn(&R) -> Option<Parent<R>> + Send + Sync>;
+
+/// Which locks on parts become one lock on the whole.
+pub struct Escalation<R> {
+    /// The resource that contains one; `None` where nothing escalates any further. Going from
+    /// parent to parent must end.
+    pub parent: ParentOf<R>,
+    /// The mode on the parent that covers a mode on every part.
+    pub covering: Box<dyn Fn(Mode) -> Mode + Send + Sync>,
+}
+
+/// A resource that contains others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parent<R> {
+    /// The resource that contains others.
+    pub resource: R,
+    /// Locks that one locker may hold on its parts before the whole is locked.
+    pub parts_max: u32,
+}
+
+/// Which resources contain others.
+pub struct Hierarchy<R> {
+    /// Whether a resource contains others, so that it is locked by all who lock those: locks on it
+    /// in the intent modes are kept apart from its bucket, see `intents.rs`.
+    pub is_whole: fn(&R) -> bool,
+    /// Which locks on parts become one on the whole, if any.
+    pub escalation: Option<Escalation<R>>,
+}
+
+/// A lock table, see the [module](super).
+/// A lock table, see the [module](self).
+pub struct LockManager<R> {
+    /// A power of two of them.
+    buckets: Box<[Padded<Mutex<Bucket<R>>>]>,
+    bucket_count: u32,
+    rules: Rules,
+    settings: LockSettings,
+    escalation: Option<Escalation<R>>,
+    intents: Intents<R>,
+    counters: Padded<Counters>,
+    /// Lockers made so far.
+    lockers: Padded<AtomicU64>,
+}
+
+impl<R: Resource> LockManager<R> {
+    /// Returns an empty lock table.
+    #[must_use]
+    pub fn new(modes: ModeTable, settings: LockSettings) -> Arc<LockManager<R>> {
+        let none = Hierarchy { is_whole: |_| false, escalation: None };
+        LockManager::with_hierarchy(modes, settings, none)
+    }
+
+    /// Returns an empty lock table for resources that contain one another.
+    #[must_use]
+    pub fn with_hierarchy(
+        modes: ModeTable,
+        settings: LockSettings,
+        hierarchy: Hierarchy<R>,
+    ) -> Arc<LockManager<R>> {
+        let bucket_count = settings.buckets.clamp(2, 1 << 16).next_power_of_two();
+        let bucket = |number| Padded(Mutex::new(Bucket::new(number)));
+        let Hierarchy { is_whole, escalation } = hierarchy;
+        Arc::new(LockManager {
+            intents: Intents::new(modes.intents(), is_whole),
+            escalation,
+            buckets: (0..bucket_count).map(bucket).collect(),
+            bucket_count,
+            rules: Rules { modes, priorities: settings.priorities },
+            settings,
+            counters: Padded(Counters::default()),
+            lockers: Padded(AtomicU64::new(0)),
+        })
+    }
+
+    /// Returns the modes of this table.
+    #[must_use]
+    pub fn modes(&self) -> &ModeTable {
+        &self.rules.modes
+    }
+
+    /// Returns the settings, as given.
+    #[must_use]
+    pub fn settings(&self) -> &LockSettings {
+        &self.settings
+    }
+
+    /// Returns all resources that are locked, with their queues, in no order. Each bucket is seen
+    /// at another moment.
+    #[must_use]
+    pub fn dump(&self) -> Vec<LockQueue<R>> {
+        let mut intents = self.intents_seen(|_| true);
+        let mut queues = Vec::new();
+        for bucket in 0..self.bucket_count {
+            queues.extend(self.latch(bucket).queues());
+        }
+        for queue in &mut queues {
+            add_seen(queue, intents.remove(&queue.resource).unwrap_or_default());
+        }
+        queues.extend(intents.into_iter().map(|(resource, granted)| LockQueue {
+            resource,
+            granted,
+            waiting: Vec::new(),
+        }));
+        queues
+    }
+
+    /// Returns the lockers that hold `resource` and those that wait for it.
+    #[must_use]
+    pub fn queue(&self, resource: &R) -> LockQueue<R> {
+        let hash = hash_of(resource);
+        let mut intents = self.intents_seen(|intent| intent.resource == *resource);
+        let mut queue = self.latch(self.bucket_of(hash)).queue_of(hash, resource);
+        add_seen(&mut queue, intents.remove(resource).unwrap_or_default());
+        queue
+    }
+
+    /// Returns the intention locks in the stripes. They are read before the buckets, so that a lock
+    /// that moves meanwhile is seen twice rather than never.
+    fn intents_seen(&self, is_wanted: impl Fn(&Intent<R>) -> bool) -> HashMap<R, Vec<LockRequest>> {
+        let mut seen: HashMap<R, Vec<LockRequest>> = HashMap::new();
+        self.intents.look(|intent| {
+            if is_wanted(intent) {
+                let (locker, mode) = (intent.locker.id, intent.mode);
+                let request = LockRequest { locker, mode, converts: None };
+                seen.entry(intent.resource.clone()).or_default().push(request);
+            }
+        });
+        seen
+    }
+
+    /// Returns what was counted so far. Each bucket is read at another moment.
+    #[must_use]
+    pub fn statistics(&self) -> LockStatistics {
+        let loads = (0..self.bucket_count).map(|bucket| self.latch(bucket).load());
+        self.counters.0.with(self.intents.loads().chain(loads))
+    }
+
+    /// Returns a handle for one transaction. Its age counts from here: a transaction that is tried
+    /// again under the same handle keeps its age, and a new one should get a new handle.
+    #[must_use]
+    pub fn locker(self: &Arc<Self>, priority: Priority) -> Locker<R> {
+        let id = LockerId(self.lockers.0.fetch_add(1, Ordering::Relaxed));
+        Locker::new(Arc::clone(self), LockerState::new(id, priority, own_stripe()))
+    }
+}
+
+impl<R> Debug for LockManager<R> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = &self.settings;
+        formatter.debug_struct("LockManager").field("settings", settings).finish_non_exhaustive()
+    }
+}
+
+/// Adds what was seen in the stripes, unless it has moved to the bucket since.
+fn add_seen<R>(queue: &mut LockQueue<R>, seen: Vec<LockRequest>) {
+    for request in seen {
+        if queue.granted.iter().all(|granted| granted.locker != request.locker) {
+            queue.granted.push(request);
+        }
+    }
+}
+
+/// Counts since the start, and the state now.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LockStatistics {
+    /// Requests that reached the lock table; a locker answers for what it holds already.
+    pub requests: u64,
+    /// Requests that had to wait.
+    pub waits: u64,
+    /// Time spent in waits that are over.
+    pub wait_time: Duration,
+    /// Waits that ended because of a deadlock.
+    pub deadlocks: u64,
+    /// Waits that ended because they took too long.
+    pub timeouts: u64,
+    /// Waits that ended in favour of a higher priority.
+    pub preemptions: u64,
+    /// Times that many locks became one.
+    pub escalations: u64,
+    /// Locks that are held now.
+    pub held: u64,
+    /// Requests that stand in a queue now.
+    pub waiting: u64,
+    /// Threads that sleep now: those of `waiting` that are done looking around, and those that were
+    /// granted their lock and are not awake yet.
+    pub asleep: u64,
+    /// Locks held now by lockers that wait.
+    pub held_by_waiting: u64,
+}
+
+impl LockStatistics {
+    /// Returns the conflict ratio: all locks held over those held by lockers that do not wait. It
+    /// is 1 without waits, and infinite when every locker that holds a lock waits. By Moenkeberg
+    /// and Weikum (Performance Evaluation of an Adaptive and Robust Load Control Method, VLDB 1992)
+    /// data contention is critical from about 1.3 on, whatever the workload.
+    #[must_use]
+    pub fn conflict_ratio(&self) -> f64 {
+        if self.held == 0 {
+            return 1.0;
+        }
+        // The two are not counted at the same moment.
+        self.held as f64 / self.held.saturating_sub(self.held_by_waiting) as f64
+    }
+}
+
+/// What is counted outside of the buckets, by those who wait.
+#[derive(Debug, Default)]
+struct Counters {
+    waits: AtomicU64,
+    wait_ns: AtomicU64,
+    deadlocks: AtomicU64,
+    timeouts: AtomicU64,
+    preemptions: AtomicU64,
+    escalations: AtomicU64,
+    asleep: AtomicU64,
+    held_by_waiting: AtomicU64,
+}
+
+impl Counters {
+    /// Records that a locker with so many locks begins to wait.
+    fn begin_wait(&self, locks: usize) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        self.asleep.fetch_add(1, Ordering::Relaxed);
+        self.held_by_waiting.fetch_add(locks as u64, Ordering::Relaxed);
+    }
+
+    /// Records that its wait is over, and how long it was.
+    fn end_wait(&self, locks: usize, waited: Duration, outcome: Outcome) {
+        let asleep = self.asleep.fetch_sub(1, Ordering::Relaxed);
+        let held = self.held_by_waiting.fetch_sub(locks as u64, Ordering::Relaxed);
+        debug_assert!(asleep > 0 && held >= locks as u64, "a wait that ends has begun");
+        let waited = u64::try_from(waited.as_nanos()).expect("a wait is shorter than 584 years");
+        self.wait_ns.fetch_add(waited, Ordering::Relaxed);
+        let reason = match outcome {
+            Outcome::Deadlock => &self.deadlocks,
+            Outcome::TimedOut => &self.timeouts,
+            Outcome::Preempted => &self.preemptions,
+            Outcome::Granted | Outcome::Waiting => return,
+        };
+        reason.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn escalated(&self) {
+        self.escalations.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the statistics, together with what the buckets count.
+    fn with(&self, loads: impl Iterator<Item = Load>) -> LockStatistics {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let own = LockStatistics {
+            waits: read(&self.waits),
+            wait_time: Duration::from_nanos(read(&self.wait_ns)),
+            deadlocks: read(&self.deadlocks),
+            timeouts: read(&self.timeouts),
+            preemptions: read(&self.preemptions),
+            escalations: read(&self.escalations),
+            asleep: read(&self.asleep),
+            held_by_waiting: read(&self.held_by_waiting),
+            ..LockStatistics::default()
+        };
+        loads.fold(own, |sum, load| LockStatistics {
+            requests: sum.requests + load.requests,
+            held: sum.held + load.held,
+            waiting: sum.waiting + load.waiting,
+            ..sum
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_conflict_ratio_leaves_out_who_waits() {
+        for (held, held_by_waiting, ratio) in
+            [(0, 0, 1.0), (10, 0, 1.0), (10, 5, 2.0), (13, 3, 1.3), (4, 4, f64::INFINITY)]
+        {
+            let seen = LockStatistics { held, held_by_waiting, ..LockStatistics::default() };
+            let seen = seen.conflict_ratio();
+            let is_same = seen.total_cmp(&ratio).is_eq() || (seen - ratio).abs() < 1e-12;
+            assert!(is_same, "{seen} for {held}");
         }
     }
 }

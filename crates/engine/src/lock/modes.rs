@@ -54,6 +54,7 @@ impl Mode {
 
     /// Returns the row, which is below [`MODES_MAX`]. The remainder lets the compiler see that.
     pub(crate) fn index(self) -> usize {
+        debug_assert!(usize::from(self.0) < MODES_MAX, "a mode is a row of a table");
         usize::from(self.0) % MODES_MAX
     }
 }
@@ -101,119 +102,10 @@ impl fmt::Debug for ModeSet {
     }
 }
 
-/// Why two tables are no [`ModeTable`].
+/// What is wrong with tables that are no [`ModeTable`], and where.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ModeTableError {
-    /// No mode, or more than fit a set.
-    #[error("the {table} table names {modes} modes; give 1 to 64")]
-    Size {
-        /// `compatibility` or `conversion`.
-        table: &'static str,
-        /// The number of modes in the first line.
-        modes: usize,
-    },
-    /// A mode is named twice in the first line.
-    #[error("the {table} table names {name} twice")]
-    Duplicate {
-        /// `compatibility` or `conversion`.
-        table: &'static str,
-        /// The name of the mode.
-        name: String,
-    },
-    /// The rows are not the columns.
-    #[error("the rows of the {table} table are {rows}; give those of its first line: {columns}")]
-    Rows {
-        /// `compatibility` or `conversion`.
-        table: &'static str,
-        /// The names that begin the rows.
-        rows: String,
-        /// The names in the first line.
-        columns: String,
-    },
-    /// A row is too short or too long.
-    #[error("row {row} of the {table} table has {cells} cells; give one for each mode")]
-    Cells {
-        /// `compatibility` or `conversion`.
-        table: &'static str,
-        /// The name that begins the row.
-        row: String,
-        /// The number of cells after the name.
-        cells: usize,
-    },
-    /// The two tables are about different modes.
-    #[error("compatibility is about {compatibility}, conversion about {conversion}; name the same")]
-    OtherModes {
-        /// The names in the compatibility table.
-        compatibility: String,
-        /// The names in the conversion table.
-        conversion: String,
-    },
-    /// A cell of the compatibility table is neither `+` nor `-`.
-    #[error("{requested} beside {held} is {cell:?}; write + to grant or - to wait")]
-    Compatibility {
-        /// The mode that is asked for: the row.
-        requested: String,
-        /// The mode that is held: the column.
-        held: String,
-        /// The text of the cell.
-        cell: String,
-    },
-    /// A cell of the conversion table is no mode.
-    #[error("{requested} over {held} gives {cell:?}, which is not a mode of the table")]
-    Conversion {
-        /// The mode that is asked for: the row.
-        requested: String,
-        /// The mode that is held: the column.
-        held: String,
-        /// The text of the cell.
-        cell: String,
-    },
-    /// Law 1 or 4: asking again for what is held would change it.
-    #[error("{conversion}, but asking for {again} again gives another mode")]
-    Unstable {
-        /// The cell of the conversion table.
-        conversion: Conversion,
-        /// The part that is asked for again.
-        again: String,
-    },
-    /// Law 2: a conversion admits a mode that a part of it kept out.
-    #[error("{conversion}, which lets {other} in; {part} does not")]
-    LetsIn {
-        /// The cell of the conversion table.
-        conversion: Conversion,
-        /// The part that is stronger than the conversion.
-        part: String,
-        /// The mode let in.
-        other: String,
-    },
-    /// Law 3: a conversion is granted beside a mode for which a part of it waits.
-    #[error("{conversion}, which goes beside {other}; {part} waits for it")]
-    GoesBeside {
-        /// The cell of the conversion table.
-        conversion: Conversion,
-        /// The part that is stronger than the conversion.
-        part: String,
-        /// The mode it goes beside.
-        other: String,
-    },
-}
-
-/// A cell of a conversion table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conversion {
-    /// The mode that is asked for: the row.
-    pub requested: String,
-    /// The mode that is held: the column.
-    pub held: String,
-    /// The mode held afterwards.
-    pub result: String,
-}
-
-impl fmt::Display for Conversion {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} over {} gives {}", self.requested, self.held, self.result)
-    }
-}
+#[error("{0}")]
+pub struct ModeTableError(String);
 
 /// The modes of a lock protocol, see the [module](self).
 #[derive(Clone, Debug)]
@@ -259,10 +151,9 @@ impl ModeTable {
         let compatibility = Grid::read("compatibility", compatibility)?;
         let conversion = Grid::read("conversion", conversion)?;
         if compatibility.names != conversion.names {
-            return Err(ModeTableError::OtherModes {
-                compatibility: compatibility.names.join(" "),
-                conversion: conversion.names.join(" "),
-            });
+            let [one, other] = [&compatibility, &conversion].map(|grid| grid.names.join(" "));
+            let what = format!("compatibility is about {one}, conversion about {other}");
+            return Err(ModeTableError(what + "; name the same"));
         }
         let mut table = ModeTable::unread(&compatibility.names);
         table.read_compatibility(&compatibility)?;
@@ -289,11 +180,9 @@ impl ModeTable {
                 }
                 "-" => {}
                 _ => {
-                    return Err(ModeTableError::Compatibility {
-                        requested: self.named(requested),
-                        held: self.named(held),
-                        cell: cell.into(),
-                    });
+                    let cell =
+                        format!("{} beside {} is {cell:?}", self.name(requested), self.name(held));
+                    return Err(ModeTableError(cell + "; write + to grant or - to wait"));
                 }
             }
         }
@@ -331,13 +220,9 @@ impl ModeTable {
     ) -> Result<ModeTable, ModeTableError> {
         let behind = other.names.iter().map(|name| format!("{prefix}{name}"));
         let names: Vec<String> = self.names.iter().cloned().chain(behind).collect();
-        if names.len() > MODES_MAX {
-            return Err(ModeTableError::Size { table: "joined", modes: names.len() });
-        }
-        if let Some(at) = (1..names.len()).find(|&at| names[..at].contains(&names[at])) {
-            return Err(ModeTableError::Duplicate { table: "joined", name: names[at].clone() });
-        }
-        let mut joined = ModeTable::unread(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        check_names("joined", &names)?;
+        let mut joined = ModeTable::unread(&names);
         joined.conversions = [[strongest; MODES_MAX]; MODES_MAX];
         joined.copy(self, 0);
         joined.copy(other, self.rows());
@@ -367,10 +252,11 @@ impl ModeTable {
 
     fn read_conversions(&mut self, grid: &Grid<'_>) -> Result<(), ModeTableError> {
         for (requested, held, cell) in grid.cells() {
-            let result = self.mode(cell).ok_or_else(|| ModeTableError::Conversion {
-                requested: self.named(requested),
-                held: self.named(held),
-                cell: cell.into(),
+            let result = self.mode(cell).ok_or_else(|| {
+                let (requested, held) = (self.name(requested), self.name(held));
+                ModeTableError(format!(
+                    "{requested} over {held} gives {cell:?}, which is not a mode of the table"
+                ))
             })?;
             self.conversions[held.index()][requested.index()] = result;
         }
@@ -399,16 +285,15 @@ impl ModeTable {
     ) -> Result<(), ModeTableError> {
         let result = self.convert(held, requested);
         for other in self.modes() {
-            let conversion = || self.conversion(held, requested);
-            let names = || (conversion(), self.named(part), self.named(other));
-            if self.is_compatible(other, result) && !self.is_compatible(other, part) {
-                let (conversion, part, other) = names();
-                return Err(ModeTableError::LetsIn { conversion, part, other });
-            }
-            if self.is_compatible(result, other) && !self.is_compatible(part, other) {
-                let (conversion, part, other) = names();
-                return Err(ModeTableError::GoesBeside { conversion, part, other });
-            }
+            let (part_name, other_name) = (self.name(part), self.name(other));
+            let what = if self.is_compatible(other, result) && !self.is_compatible(other, part) {
+                format!("which lets {other_name} in; {part_name} does not")
+            } else if self.is_compatible(result, other) && !self.is_compatible(part, other) {
+                format!("which goes beside {other_name}; {part_name} waits for it")
+            } else {
+                continue;
+            };
+            return Err(self.bad_conversion(held, requested, &what));
         }
         Ok(())
     }
@@ -421,18 +306,16 @@ impl ModeTable {
         match parts.find(|part| !is_itself || !self.covers(result, *part)) {
             None => Ok(()),
             Some(part) => {
-                let again = self.named(part);
-                Err(ModeTableError::Unstable {
-                    conversion: self.conversion(held, requested),
-                    again,
-                })
+                let what = format!("but asking for {} again gives another mode", self.name(part));
+                Err(self.bad_conversion(held, requested, &what))
             }
         }
     }
 
-    fn conversion(&self, held: Mode, requested: Mode) -> Conversion {
-        let result = self.named(self.convert(held, requested));
-        Conversion { requested: self.named(requested), held: self.named(held), result }
+    fn bad_conversion(&self, held: Mode, requested: Mode, what: &str) -> ModeTableError {
+        let [asked, held, result] =
+            [requested, held, self.convert(held, requested)].map(|mode| self.name(mode));
+        ModeTableError(format!("{asked} over {held} gives {result}, {what}"))
     }
 
     /// Returns all modes, in the order of the table.
@@ -474,6 +357,7 @@ impl ModeTable {
     /// Returns the mode held after `requested` is granted to whom holds `held`.
     #[must_use]
     pub fn convert(&self, held: Mode, requested: Mode) -> Mode {
+        debug_assert!(self.knows(held) && self.knows(requested), "both are of this table");
         self.conversions[held.index()][requested.index()]
     }
 
@@ -486,6 +370,7 @@ impl ModeTable {
 
     /// Returns the modes that a request for `requested` waits for when another locker holds them.
     pub(super) fn conflicts(&self, requested: Mode) -> ModeSet {
+        debug_assert!(self.knows(requested), "the mode is of this table");
         self.conflicts[requested.index()]
     }
 
@@ -507,9 +392,17 @@ impl ModeTable {
         let waiting = self.modes().filter(|requested| !self.is_compatible(*requested, held));
         waiting.fold(ModeSet::EMPTY, ModeSet::with)
     }
+}
 
-    fn named(&self, mode: Mode) -> String {
-        self.name(mode).to_owned()
+/// Checks that there are names, not too many, and none twice.
+fn check_names(table: &str, names: &[&str]) -> Result<(), ModeTableError> {
+    let count = names.len();
+    if !(1..=MODES_MAX).contains(&count) {
+        return Err(ModeTableError(format!("the {table} table names {count} modes; give 1 to 64")));
+    }
+    match (1..count).find(|&at| names[..at].contains(&names[at])) {
+        None => Ok(()),
+        Some(at) => Err(ModeTableError(format!("the {table} table names {} twice", names[at]))),
     }
 }
 
@@ -525,24 +418,23 @@ impl<'a> Grid<'a> {
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<&str>>())
             .filter(|words| !words.is_empty());
+        // A text without lines names no mode.
         let names = lines.next().unwrap_or_default();
-        if names.is_empty() || names.len() > MODES_MAX {
-            return Err(ModeTableError::Size { table, modes: names.len() });
-        }
-        let twice = (1..names.len()).find(|&at| names[..at].contains(&names[at]));
-        if let Some(at) = twice {
-            return Err(ModeTableError::Duplicate { table, name: names[at].into() });
-        }
+        check_names(table, &names)?;
         let mut rows: Vec<Vec<&str>> = lines.collect();
         let row_names: Vec<&str> = rows.iter_mut().map(|row| row.remove(0)).collect();
         if row_names != names {
             let (rows, columns) = (row_names.join(" "), names.join(" "));
-            return Err(ModeTableError::Rows { table, rows, columns });
+            return Err(ModeTableError(format!(
+                "the rows of the {table} table are {rows}; give those of its first line: {columns}"
+            )));
         }
         for (name, row) in names.iter().zip(&rows) {
             if row.len() != names.len() {
-                let (row, cells) = ((*name).to_owned(), row.len());
-                return Err(ModeTableError::Cells { table, row, cells });
+                let cells = row.len();
+                return Err(ModeTableError(format!(
+                    "row {name} of the {table} table has {cells} cells; give one for each mode"
+                )));
             }
         }
         Ok(Grid { names, rows })

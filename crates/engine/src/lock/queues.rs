@@ -37,9 +37,9 @@ use std::thread::{self, Thread};
 
 use parking_lot::Mutex;
 
-use super::hash_slab::{HashSlab, NONE, last_index};
 use super::modes::{Mode, ModeSet, ModeTable};
 use super::{Priorities, Priority};
+use crate::hash_slab::{HashSlab, NONE, last_index};
 
 /// A locker; a higher number began later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -227,7 +227,7 @@ pub(super) enum Handle {
     Request(u32),
     /// In a place for sole locks; perhaps it has moved to the queues since.
     Sole,
-    /// In a stripe of [`intents`](super::intents); perhaps it has moved to the queues since.
+    /// In a stripe of intentions; perhaps it has moved to the queues since.
     Stripe,
 }
 
@@ -328,6 +328,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         let head = self.head_of(rules, lock);
         let request = self.new_request(lock.locker, head, lock.mode, NONE);
         self.hold(rules, request);
+        debug_assert!(self.is_sound(rules, head));
     }
 
     /// Asks for a resource that the locker does not hold.
@@ -360,6 +361,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
     ) -> Answer {
         if self.admits_conversion(rules, granted, mode) {
             self.change_mode(rules, granted, mode);
+            debug_assert!(self.is_sound(rules, self.requests[granted as usize].head));
             return Answer::Granted(Handle::Request(granted));
         }
         if if_busy == IfBusy::Refuse {
@@ -541,6 +543,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         while before != NONE && self.requests[before as usize].rank(rules) < rank {
             before = self.requests[before as usize].previous;
         }
+        debug_assert!(!self.requests[at as usize].is_granted, "a lock that is held is not queued");
         self.heads[head].queue.insert_after(before, &mut self.requests, at);
         self.add(rules, head, Side::Queue, mode);
         self.waiting += 1;
@@ -574,6 +577,8 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         if self.counters.len() < end {
             self.counters.resize(end, 0);
         }
+        let own = &self.counters[end - 2 * rules.modes.len()..end];
+        debug_assert!(own.iter().all(|count| *count == 0), "a new head has no requests");
         head
     }
 
@@ -599,6 +604,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
 
     fn vacate(&mut self, at: u32) -> Arc<LockerState> {
         let request = &mut self.requests[at as usize];
+        debug_assert!(self.vacant != at, "a request is vacated once");
         request.next = self.vacant;
         self.vacant = at;
         request.locker.take().expect(NO_LOCKER)
@@ -684,6 +690,8 @@ impl List {
 
     fn unlink(&mut self, requests: &mut [Request], at: u32) {
         let Request { previous, next, .. } = requests[at as usize];
+        debug_assert_eq!(previous == NONE, self.first == at, "a request is in its list");
+        debug_assert_eq!(next == NONE, self.last == at, "a request is in its list");
         self.connect(requests, previous, next);
     }
 
@@ -883,12 +891,4 @@ impl<R: Eq + Hash + Clone> Queues<R> {
 /// Returns the edge to a locker, if it waits.
 fn edge(to: &Arc<LockerState>, is_hard: bool) -> Option<Edge> {
     Some(Edge { to: to.id, place: to.place()?, is_hard })
-}
-
-/// How much a bucket holds, and has been asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Load {
-    pub(super) requests: u64,
-    pub(super) held: u64,
-    pub(super) waiting: u64,
 }

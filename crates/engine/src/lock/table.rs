@@ -1,4 +1,4 @@
-//! The lock table: buckets behind latches, and what is counted about them.
+//! Where a lock is written down: in a bucket of the lock table, or in a stripe of intentions.
 //!
 //! # Buckets
 //! Most resources are locked by one locker at a time, and no locker waits for them. Such a *sole*
@@ -11,190 +11,101 @@
 //! rules decide. It does not move back. Its locker is not told: it looks in both places when it
 //! gives the lock back.
 //!
-//! An example:
+//! For example:
 //!
 //! ```text
 //! T1: S(a)    place 1: a, S, T1    queues: –
 //! T2: S(a)    place 1: –           queues: a: granted S T1, S T2
 //! T1 releases a: not in a place, so in the queues; a: granted S T2
 //! ```
+//!
+//! # Intentions
+//! Each transaction locks the store and a tree in IS or IX before it locks a key. These locks go
+//! together, and yet all of them would be written into one bucket: its cache lines would go from
+//! processor to processor all the time. So what contains other resources is locked in the *intent
+//! modes* of the table elsewhere: in a *stripe*, of which each thread has one, as long as there
+//! are enough.
+//!
+//! Any other request for such a resource is *strong*. It is counted, in a counter that the hash of
+//! the resource leads to, then all stripes are gone through, and the locks there on the resource
+//! move to its bucket; only then is the strong request put there. The locker that asks for an
+//! intent mode looks at the counter while it has latched its stripe, and goes to the bucket as well
+//! unless it is 0. So a strong request sees all others: a lock that was first in the stripe is
+//! found there, and a later request finds the counter. The counter is taken back when the strong
+//! lock is given up, or the request is.
+//!
+//! Which modes are intents, the table says: its modes are gone through in order, and each is taken
+//! that goes with itself and with all taken before. So intents never wait for each other, and only
+//! a strong request can wait for one. For [`multi_granularity`](super::multi_granularity)
+//! they are IS and IX.
+//!
+//! For example:
+//!
+//! ```text
+//! T1: IX(tree)  counter 0: stripe 1        T2: IS(tree)  counter 0: stripe 2
+//! T3: S(tree)   counter 1; both move to the bucket, and T3 waits there for T1
+//! T4: IS(tree)  counter 1: bucket          T3 releases: counter 0
+//! T4: IS(tree), in another transaction: stripe
+//! ```
+//!
+//! # Where this leaves the literature
+//! PostgreSQL's fast path (its `README` of the lock manager) has a few places for each process and
+//! 1,024 counters. There the strong modes are fixed; here they are all that are no intents.
+//! Speculative lock inheritance (Johnson, Pandis, Ailamaki, VLDB 2009) leaves the locks with the
+//! thread when a transaction ends; then a strong request has to take them away from a thread.
+//!
+//! # Limits
+//! A strong request latches all stripes, one after the other. A counter is shared by all resources
+//! that lead to it: a strong lock on one of them sends intents on all to their buckets.
 
-use std::collections::HashMap;
-use std::fmt::{self, Debug};
+use std::cell::Cell;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::hash_slab::hash_of;
-use super::intents::{Intent, Intents};
-use super::modes::{Mode, ModeTable};
+use super::modes::{Mode, ModeSet};
 use super::queues::{
-    Answer, Handle, IfBusy, Load, LockQueue, LockRequest, LockerId, LockerState, NewRequest,
-    Outcome, Queues, RequestIndex, Rules, Waiting, Woken,
+    Answer, Handle, IfBusy, LockQueue, LockRequest, LockerId, LockerState, NewRequest, Outcome,
+    Queues, RequestIndex, Rules, Waiting, Woken,
 };
-use super::{LockSettings, Padded, Resource};
-
-/// What the parent of a resource is, if any.
-pub type ParentOf<R> = Box<dyn Fn(&R) -> Option<Parent<R>> + Send + Sync>;
-
-/// Which locks on parts become one lock on the whole.
-pub struct Escalation<R> {
-    /// The resource that contains one; `None` where nothing escalates any further. Going from
-    /// parent to parent must end.
-    pub parent: ParentOf<R>,
-    /// The mode on the parent that covers a mode on every part.
-    pub covering: Box<dyn Fn(Mode) -> Mode + Send + Sync>,
-}
-
-/// A resource that contains others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parent<R> {
-    /// The resource that contains others.
-    pub resource: R,
-    /// Locks that one locker may hold on its parts before the whole is locked.
-    pub parts_max: u32,
-}
-
-/// Which resources contain others.
-pub struct Hierarchy<R> {
-    /// Whether a resource contains others, so that it is locked by all who lock those: locks on it
-    /// in the intent modes are kept apart from its bucket, see `intents.rs`.
-    pub is_whole: fn(&R) -> bool,
-    /// Which locks on parts become one on the whole, if any.
-    pub escalation: Option<Escalation<R>>,
-}
-
-/// A lock table, see the [module](super).
-pub struct LockManager<R> {
-    /// A power of two of them.
-    buckets: Box<[Padded<Mutex<Bucket<R>>>]>,
-    pub(super) bucket_count: u32,
-    pub(super) rules: Rules,
-    settings: LockSettings,
-    pub(super) escalation: Option<Escalation<R>>,
-    intents: Option<Intents<R>>,
-    pub(super) counters: Padded<Counters>,
-    /// Lockers made so far.
-    pub(super) lockers: Padded<AtomicU64>,
-}
+use super::{LockManager, Padded, Resource};
 
 impl<R: Resource> LockManager<R> {
-    /// Returns an empty lock table.
-    #[must_use]
-    pub fn new(modes: ModeTable, settings: LockSettings) -> Arc<LockManager<R>> {
-        LockManager::build(modes, settings, None)
-    }
-
-    /// Returns an empty lock table for resources that contain one another.
-    #[must_use]
-    pub fn with_hierarchy(
-        modes: ModeTable,
-        settings: LockSettings,
-        hierarchy: Hierarchy<R>,
-    ) -> Arc<LockManager<R>> {
-        LockManager::build(modes, settings, Some(hierarchy))
-    }
-
-    fn build(
-        modes: ModeTable,
-        settings: LockSettings,
-        hierarchy: Option<Hierarchy<R>>,
-    ) -> Arc<LockManager<R>> {
-        let bucket_count = settings.buckets.clamp(2, 1 << 16).next_power_of_two();
-        let bucket = |number| Padded(Mutex::new(Bucket::new(number)));
-        let is_whole = hierarchy.as_ref().map(|hierarchy| hierarchy.is_whole);
-        Arc::new(LockManager {
-            intents: is_whole.map(|is_whole| Intents::new(modes.intents(), is_whole)),
-            escalation: hierarchy.and_then(|hierarchy| hierarchy.escalation),
-            buckets: (0..bucket_count).map(bucket).collect(),
-            bucket_count,
-            rules: Rules { modes, priorities: settings.priorities },
-            settings,
-            counters: Padded(Counters::default()),
-            lockers: Padded(AtomicU64::new(0)),
-        })
-    }
-
-    /// Returns the modes of this table.
-    #[must_use]
-    pub fn modes(&self) -> &ModeTable {
-        &self.rules.modes
-    }
-
-    /// Returns the settings, as given.
-    #[must_use]
-    pub fn settings(&self) -> &LockSettings {
-        &self.settings
-    }
-
-    /// Returns all resources that are locked, with their queues, in no order. Each bucket is seen
-    /// at another moment.
-    #[must_use]
-    pub fn dump(&self) -> Vec<LockQueue<R>> {
-        let mut intents = self.intents_seen(|_| true);
-        let mut queues = Vec::new();
-        for bucket in 0..self.bucket_count {
-            queues.extend(self.latch(bucket).queues());
-        }
-        for queue in &mut queues {
-            add_seen(queue, intents.remove(&queue.resource).unwrap_or_default());
-        }
-        queues.extend(intents.into_iter().map(|(resource, granted)| LockQueue {
-            resource,
-            granted,
-            waiting: Vec::new(),
-        }));
-        queues
-    }
-
-    /// Returns the lockers that hold `resource` and those that wait for it.
-    #[must_use]
-    pub fn queue(&self, resource: &R) -> LockQueue<R> {
-        let hash = hash_of(resource);
-        let mut intents = self.intents_seen(|intent| intent.resource == *resource);
-        let mut queue = self.latch(self.bucket_of(hash)).queue_of(hash, resource);
-        add_seen(&mut queue, intents.remove(resource).unwrap_or_default());
-        queue
-    }
-
-    /// Returns the intention locks in the stripes. They are read before the buckets, so that a lock
-    /// that moves meanwhile is seen twice rather than never.
-    fn intents_seen(&self, is_wanted: impl Fn(&Intent<R>) -> bool) -> HashMap<R, Vec<LockRequest>> {
-        let mut seen: HashMap<R, Vec<LockRequest>> = HashMap::new();
-        if let Some(intents) = &self.intents {
-            intents.look(|intent| {
-                if is_wanted(intent) {
-                    let (locker, mode) = (intent.locker.id, intent.mode);
-                    let request = LockRequest { locker, mode, converts: None };
-                    seen.entry(intent.resource.clone()).or_default().push(request);
-                }
-            });
-        }
-        seen
-    }
-
-    /// Returns what was counted so far. Each bucket is read at another moment.
-    #[must_use]
-    pub fn statistics(&self) -> LockStatistics {
-        let intents = self.intents.iter().flat_map(Intents::loads);
-        let loads = (0..self.bucket_count).map(|bucket| self.latch(bucket).load());
-        self.counters.0.with(intents.chain(loads))
-    }
-
     /// Returns the stripes, if locks on `resource` may be in one.
     pub(super) fn intents_on(&self, resource: &R) -> Option<&Intents<R>> {
-        self.intents.as_ref().filter(|intents| intents.are_for(resource))
+        (self.intents.is_whole)(resource).then_some(&self.intents)
+    }
+
+    /// Puts a request where it belongs. `held` is where a lock on the resource was written down
+    /// that the locker holds already.
+    pub(super) fn put(&self, ask: &NewRequest<'_, R>, held: Option<Handle>) -> Answer {
+        let NewRequest { hash, resource, mode, locker, if_busy } = *ask;
+        if let Some(intents) = self.intents_on(resource).filter(|intents| intents.has(mode)) {
+            let is_granted = match held {
+                None => intents.grant(ask),
+                Some(Handle::Stripe) => intents.change(ask),
+                Some(_) => false,
+            };
+            if is_granted {
+                return Answer::Granted(Handle::Stripe);
+            }
+        }
+        let mut bucket = self.latch(self.bucket_of(hash));
+        match held {
+            None => bucket.ask(&self.rules, ask),
+            Some(handle) => {
+                let granted = Granted { hash, resource, handle, locker };
+                bucket.strengthen(&self.rules, &granted, mode, if_busy)
+            }
+        }
     }
 
     /// Takes a lock back from its locker; one that `is_strong` was counted so.
     pub(super) fn take_back(&self, granted: &Granted<'_, R>, is_strong: bool, woken: &mut Woken) {
         let Granted { hash, resource, handle, locker } = *granted;
-        if handle == Handle::Stripe
-            && self.intents.as_ref().is_some_and(|intents| intents.release(resource, locker))
-        {
+        if handle == Handle::Stripe && self.intents.release(resource, locker) {
             return;
         }
         let mut bucket = self.latch(self.bucket_of(hash));
@@ -202,7 +113,7 @@ impl<R: Resource> LockManager<R> {
         drop(bucket);
         woken.wake();
         if is_strong {
-            self.end_strong(hash);
+            self.intents.end_strong(hash);
         }
     }
 
@@ -210,9 +121,7 @@ impl<R: Resource> LockManager<R> {
     pub(super) fn weaken(&self, granted: &Granted<'_, R>, mode: Mode, woken: &mut Woken) {
         let Granted { hash, resource, handle, locker } = *granted;
         let weaker = NewRequest { hash, resource, mode, locker, if_busy: IfBusy::Refuse };
-        if handle == Handle::Stripe
-            && self.intents.as_ref().is_some_and(|intents| intents.change(&weaker))
-        {
+        if handle == Handle::Stripe && self.intents.change(&weaker) {
             return;
         }
         let mut bucket = self.latch(self.bucket_of(hash));
@@ -221,17 +130,11 @@ impl<R: Resource> LockManager<R> {
         woken.wake();
     }
 
-    /// Lets intention locks go into the stripes again, as far as this strong lock goes.
-    pub(super) fn end_strong(&self, hash: u64) {
-        if let Some(intents) = &self.intents {
-            intents.end_strong(hash);
-        }
-    }
-
-    /// Has all intention locks on `resource` moved to its bucket, and those to come go there.
-    pub(super) fn begin_strong(&self, intents: &Intents<R>, hash: u64, resource: &R) {
+    /// Has all intention locks on `resource` moved to its bucket, and those to come go there, until
+    /// [`Intents::end_strong`].
+    pub(super) fn begin_strong(&self, hash: u64, resource: &R) {
         let number = self.bucket_of(hash);
-        intents.begin_strong(hash, resource, |intent| {
+        self.intents.begin_strong(hash, resource, |intent| {
             let Intent { ref locker, mode, .. } = *intent;
             let held = NewRequest { hash, resource, mode, locker, if_busy: IfBusy::Refuse };
             self.latch(number).adopt(&self.rules, &held);
@@ -246,6 +149,7 @@ impl<R: Resource> LockManager<R> {
 
     /// Latches a bucket. No locker that has one latched may call this.
     pub(super) fn latch(&self, bucket: u32) -> MutexGuard<'_, Bucket<R>> {
+        debug_assert!(bucket < self.bucket_count, "a hash is masked");
         self.buckets[bucket as usize].0.lock()
     }
 
@@ -257,22 +161,6 @@ impl<R: Resource> LockManager<R> {
         numbers.dedup();
         debug_assert!(numbers.iter().all(|number| *number < self.bucket_count));
         Latched(numbers.into_iter().map(|number| (number, self.latch(number))).collect())
-    }
-}
-
-impl<R> Debug for LockManager<R> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let settings = &self.settings;
-        formatter.debug_struct("LockManager").field("settings", settings).finish_non_exhaustive()
-    }
-}
-
-/// Adds what was seen in the stripes, unless it has moved to the bucket since.
-fn add_seen<R>(queue: &mut LockQueue<R>, seen: Vec<LockRequest>) {
-    for request in seen {
-        if queue.granted.iter().all(|granted| granted.locker != request.locker) {
-            queue.granted.push(request);
-        }
     }
 }
 
@@ -326,7 +214,7 @@ pub(super) struct Granted<'a, R> {
     pub(super) locker: &'a Arc<LockerState>,
 }
 
-/// See the [module](self). A resource has sole locks or a head in the queues, never both.
+/// See the [module](self#buckets). A resource has sole locks or a head in the queues, never both.
 pub(super) struct Bucket<R> {
     sole: [Option<Sole<R>>; PLACES],
     /// Whether there is something in the queues: they need not be fetched to see it.
@@ -423,6 +311,7 @@ impl<R: Eq + Hash + Clone> Bucket<R> {
         match self.find(granted) {
             Some(Found::Sole(at)) => self.sole[at] = None,
             Some(Found::Request(request)) => {
+                debug_assert!(self.has_queues, "what is queued is looked for");
                 self.queues.release(rules, request, woken);
                 self.has_queues = !self.queues.is_empty();
             }
@@ -454,6 +343,7 @@ impl<R: Eq + Hash + Clone> Bucket<R> {
             self.share(rules, at);
         }
         self.queues.adopt(rules, held);
+        debug_assert!(self.queues.has(held.hash, held.resource), "it is held in the queues now");
         self.has_queues = true;
     }
 
@@ -532,110 +422,167 @@ impl<R: Eq + Clone> Sole<R> {
     }
 }
 
-/// Counts since the start, and the state now.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LockStatistics {
-    /// Requests that reached the lock table; a locker answers for what it holds already.
-    pub requests: u64,
-    /// Requests that had to wait.
-    pub waits: u64,
-    /// Time spent in waits that are over.
-    pub wait_time: Duration,
-    /// Waits that ended because of a deadlock.
-    pub deadlocks: u64,
-    /// Waits that ended because they took too long.
-    pub timeouts: u64,
-    /// Waits that ended in favour of a higher priority.
-    pub preemptions: u64,
-    /// Times that many locks became one.
-    pub escalations: u64,
-    /// Locks that are held now.
-    pub held: u64,
-    /// Requests that stand in a queue now.
-    pub waiting: u64,
-    /// Threads that sleep now: those of `waiting` that are done looking around, and those that were
-    /// granted their lock and are not awake yet.
-    pub asleep: u64,
-    /// Locks held now by lockers that wait.
-    pub held_by_waiting: u64,
+/// Enough for the threads of a machine that run at one time; each strong request latches them all.
+const STRIPES: usize = 32;
+
+/// Locks in one stripe, which are looked through one by one.
+const IN_STRIPE_MAX: usize = 64;
+
+const COUNTERS: usize = 256;
+
+/// See the [module](self#intentions).
+pub(super) struct Intents<R> {
+    modes: ModeSet,
+    /// Whether a resource contains others.
+    is_whole: fn(&R) -> bool,
+    stripes: Box<[Padded<Mutex<Stripe<R>>>]>,
+    /// Lockers with a strong mode, held or asked for.
+    strong: Box<[AtomicU32]>,
 }
 
-impl LockStatistics {
-    /// Returns the conflict ratio: all locks held over those held by lockers that do not wait. It
-    /// is 1 without waits, and infinite when every locker that holds a lock waits. By Moenkeberg
-    /// and Weikum (Performance Evaluation of an Adaptive and Robust Load Control Method, VLDB 1992)
-    /// data contention is critical from about 1.3 on, whatever the workload.
-    #[must_use]
-    pub fn conflict_ratio(&self) -> f64 {
-        if self.held == 0 {
-            return 1.0;
+struct Stripe<R> {
+    held: Vec<Intent<R>>,
+    requests: u64,
+}
+
+/// An intention lock that is held.
+pub(super) struct Intent<R> {
+    pub(super) resource: R,
+    pub(super) locker: Arc<LockerState>,
+    pub(super) mode: Mode,
+}
+
+/// Returns the stripe of this thread.
+pub(super) fn own_stripe() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static STRIPE: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    STRIPE.with(|stripe| {
+        stripe.get().unwrap_or_else(|| {
+            let own = THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES;
+            stripe.set(Some(own));
+            own
+        })
+    })
+}
+
+impl<R: Resource> Intents<R> {
+    pub(super) fn new(modes: ModeSet, is_whole: fn(&R) -> bool) -> Intents<R> {
+        let stripe = |_| Padded(Mutex::new(Stripe { held: Vec::new(), requests: 0 }));
+        Intents {
+            modes,
+            is_whole,
+            stripes: (0..STRIPES).map(stripe).collect(),
+            strong: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
         }
-        // The two are not counted at the same moment.
-        self.held as f64 / self.held.saturating_sub(self.held_by_waiting) as f64
-    }
-}
-
-/// What is counted outside of the buckets, by those who wait.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    waits: AtomicU64,
-    wait_ns: AtomicU64,
-    deadlocks: AtomicU64,
-    timeouts: AtomicU64,
-    preemptions: AtomicU64,
-    escalations: AtomicU64,
-    asleep: AtomicU64,
-    held_by_waiting: AtomicU64,
-}
-
-impl Counters {
-    /// Records that a locker with so many locks begins to wait.
-    pub(super) fn begin_wait(&self, locks: usize) {
-        self.waits.fetch_add(1, Ordering::Relaxed);
-        self.asleep.fetch_add(1, Ordering::Relaxed);
-        self.held_by_waiting.fetch_add(locks as u64, Ordering::Relaxed);
     }
 
-    /// Records that its wait is over, and how long it was.
-    pub(super) fn end_wait(&self, locks: usize, waited: Duration, outcome: Outcome) {
-        self.asleep.fetch_sub(1, Ordering::Relaxed);
-        self.held_by_waiting.fetch_sub(locks as u64, Ordering::Relaxed);
-        let waited = u64::try_from(waited.as_nanos()).expect("a wait is shorter than 584 years");
-        self.wait_ns.fetch_add(waited, Ordering::Relaxed);
-        let reason = match outcome {
-            Outcome::Deadlock => &self.deadlocks,
-            Outcome::TimedOut => &self.timeouts,
-            Outcome::Preempted => &self.preemptions,
-            Outcome::Granted | Outcome::Waiting => return,
-        };
-        reason.fetch_add(1, Ordering::Relaxed);
+    /// Returns whether a mode is an intent; else it is strong.
+    pub(super) fn has(&self, mode: Mode) -> bool {
+        self.modes.contains(mode)
     }
 
-    pub(super) fn escalated(&self) {
-        self.escalations.fetch_add(1, Ordering::Relaxed);
+    /// Writes an intention lock into a stripe, unless a locker holds or wants a strong one.
+    pub(super) fn grant(&self, ask: &NewRequest<'_, R>) -> bool {
+        debug_assert!(
+            self.has(ask.mode) && (self.is_whole)(ask.resource),
+            "only intentions on wholes"
+        );
+        let mut stripe = self.latch(ask.locker.stripe);
+        // Who has gone through this stripe before has counted itself before.
+        let is_free = self.counter(ask.hash).load(Ordering::Acquire) == 0;
+        let may = is_free && stripe.held.len() < IN_STRIPE_MAX;
+        if may {
+            let (resource, locker) = (ask.resource.clone(), Arc::clone(ask.locker));
+            debug_assert!(stripe.find(ask.resource, ask.locker).is_none(), "a lock is held once");
+            stripe.requests += 1;
+            stripe.held.push(Intent { resource, locker, mode: ask.mode });
+        }
+        may
     }
 
-    /// Returns the statistics, together with what the buckets count.
-    pub(super) fn with(&self, loads: impl Iterator<Item = Load>) -> LockStatistics {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let own = LockStatistics {
-            waits: read(&self.waits),
-            wait_time: Duration::from_nanos(read(&self.wait_ns)),
-            deadlocks: read(&self.deadlocks),
-            timeouts: read(&self.timeouts),
-            preemptions: read(&self.preemptions),
-            escalations: read(&self.escalations),
-            asleep: read(&self.asleep),
-            held_by_waiting: read(&self.held_by_waiting),
-            ..LockStatistics::default()
-        };
-        loads.fold(own, |sum, load| LockStatistics {
-            requests: sum.requests + load.requests,
-            held: sum.held + load.held,
-            waiting: sum.waiting + load.waiting,
-            ..sum
+    /// Changes an intention lock into another, if it is in the stripe still.
+    pub(super) fn change(&self, ask: &NewRequest<'_, R>) -> bool {
+        let mut stripe = self.latch(ask.locker.stripe);
+        let Some(at) = stripe.find(ask.resource, ask.locker) else { return false };
+        debug_assert!(self.has(ask.mode), "only intentions are in a stripe");
+        stripe.requests += 1;
+        stripe.held[at].mode = ask.mode;
+        true
+    }
+
+    /// Gives an intention lock up, if it is in the stripe still.
+    pub(super) fn release(&self, resource: &R, locker: &Arc<LockerState>) -> bool {
+        let mut stripe = self.latch(locker.stripe);
+        let at = stripe.find(resource, locker);
+        at.map(|at| stripe.held.swap_remove(at)).is_some()
+    }
+
+    /// Counts a strong request, and has the locks on `resource` moved out of the stripes by
+    /// `adopt`, which is called while their stripe is latched.
+    fn begin_strong(&self, hash: u64, resource: &R, adopt: impl Fn(&Intent<R>)) {
+        debug_assert!((self.is_whole)(resource), "only on wholes an intention may be in the way");
+        self.counter(hash).fetch_add(1, Ordering::Relaxed);
+        for number in 0..STRIPES {
+            self.latch(number).held.retain(|intent| {
+                let stays = intent.resource != *resource;
+                if !stays {
+                    adopt(intent);
+                }
+                stays
+            });
+        }
+    }
+
+    /// Records that a strong lock was given up, or the request for it.
+    pub(super) fn end_strong(&self, hash: u64) {
+        // Who sees 0 sees what its holder did.
+        let before = self.counter(hash).fetch_sub(1, Ordering::Release);
+        debug_assert!(before > 0, "a strong request is taken back once");
+    }
+
+    /// Calls `at` with every lock in the stripes, each seen at another moment.
+    pub(super) fn look(&self, mut at: impl FnMut(&Intent<R>)) {
+        for number in 0..STRIPES {
+            self.latch(number).held.iter().for_each(&mut at);
+        }
+    }
+
+    pub(super) fn loads(&self) -> impl Iterator<Item = Load> {
+        (0..STRIPES).map(|number| {
+            let stripe = self.latch(number);
+            Load { requests: stripe.requests, held: stripe.held.len() as u64, waiting: 0 }
         })
     }
+
+    fn latch(&self, number: usize) -> MutexGuard<'_, Stripe<R>> {
+        self.stripes[number % STRIPES].0.lock()
+    }
+
+    fn counter(&self, hash: u64) -> &AtomicU32 {
+        #[expect(clippy::cast_possible_truncation, reason = "the remainder is of the lowest bits")]
+        let at = hash as usize % COUNTERS;
+        &self.strong[at]
+    }
+}
+
+impl<R: Eq> Stripe<R> {
+    /// Finds a lock of a locker. The last taken is the first to be released.
+    fn find(&self, resource: &R, locker: &Arc<LockerState>) -> Option<usize> {
+        let is_it = |intent: &Intent<R>| {
+            Arc::ptr_eq(&intent.locker, locker) && intent.resource == *resource
+        };
+        self.held.iter().rposition(is_it)
+    }
+}
+
+/// How much a bucket or a stripe holds, and has been asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    pub(super) requests: u64,
+    pub(super) held: u64,
+    pub(super) waiting: u64,
 }
 
 #[cfg(test)]
@@ -643,7 +590,7 @@ mod bucket_tests {
     use std::mem::size_of;
 
     use super::super::modes::multi_granularity::{IS, S, X};
-    use super::super::{Priorities, Priority};
+    use super::super::{ModeTable, Priorities, Priority};
     use super::*;
 
     #[test]
@@ -716,18 +663,111 @@ mod bucket_tests {
 }
 
 #[cfg(test)]
-mod statistics_tests {
-    use super::*;
+mod intent_tests {
+    use std::time::Duration;
+
+    use super::super::multi_granularity::{IS, IX, S, SIX, X};
+    use super::super::{
+        Hierarchy, LockError, LockManager, LockSettings, Locker, ModeTable, Priority, Wait,
+    };
+
+    type Table = std::sync::Arc<LockManager<&'static str>>;
+
+    fn table() -> Table {
+        let hierarchy = Hierarchy { is_whole: |name: &&str| *name != "key", escalation: None };
+        let modes = ModeTable::multi_granularity();
+        LockManager::with_hierarchy(modes, LockSettings::default(), hierarchy)
+    }
+
+    fn locker(table: &Table) -> Locker<&'static str> {
+        table.locker(Priority::default())
+    }
+
+    /// Locks in stripes.
+    fn in_stripes(table: &Table) -> u64 {
+        table.intents.loads().map(|load| load.held).sum()
+    }
 
     #[test]
-    fn the_conflict_ratio_leaves_out_who_waits() {
-        for (held, held_by_waiting, ratio) in
-            [(0, 0, 1.0), (10, 0, 1.0), (10, 5, 2.0), (13, 3, 1.3), (4, 4, f64::INFINITY)]
-        {
-            let seen = LockStatistics { held, held_by_waiting, ..LockStatistics::default() };
-            let seen = seen.conflict_ratio();
-            let is_same = seen.total_cmp(&ratio).is_eq() || (seen - ratio).abs() < 1e-12;
-            assert!(is_same, "{seen} for {held}");
+    fn the_intents_are_the_first_modes_that_go_together() {
+        let modes = ModeTable::multi_granularity();
+        let intents: Vec<_> =
+            modes.modes().filter(|mode| modes.intents().contains(*mode)).collect();
+        assert_eq!(intents, [IS, IX]);
+    }
+
+    #[test]
+    fn only_intentions_on_wholes_are_in_stripes() {
+        let table = table();
+        let (mut one, mut other) = (locker(&table), locker(&table));
+        for (resource, mode, held) in [("tree", IS, 1), ("key", IS, 1), ("store", IX, 2)] {
+            assert_eq!(one.try_lock(&resource, mode), Ok(true));
+            assert_eq!(in_stripes(&table), held, "{resource}");
         }
+        assert_eq!(one.try_lock(&"tree", IX), Ok(true), "a conversion stays where it is");
+        assert_eq!(in_stripes(&table), 2);
+        assert_eq!(other.try_lock(&"tree", S), Ok(false));
+        assert_eq!(in_stripes(&table), 1, "who asks for more sees what is held");
+        assert_eq!(table.statistics().held, 3);
+        one.release_all();
+        assert_eq!((in_stripes(&table), table.dump()), (0, vec![]));
+    }
+
+    /// However a strong lock ends, or the request for one, intentions go to the stripes again.
+    #[test]
+    fn what_is_counted_is_taken_back() {
+        type End = fn(&Table, &mut Locker<&'static str>);
+        let ends: [(&str, End); 6] = [
+            ("given up", |_, strong| {
+                assert_eq!(strong.try_lock(&"tree", S), Ok(true));
+                assert_eq!(strong.try_lock(&"tree", X), Ok(true));
+                assert!(strong.unlock(&"tree"));
+            }),
+            ("all given up", |_, strong| {
+                assert_eq!(strong.try_lock(&"tree", SIX), Ok(true));
+                strong.release_all();
+            }),
+            ("for a moment", |_, strong| {
+                strong.lock_instant(&"tree", X, Wait::AsSet).expect("nobody is there");
+            }),
+            ("back to an intention", |_, strong| {
+                assert_eq!(strong.try_lock(&"tree", IS), Ok(true));
+                strong.lock_instant(&"tree", X, Wait::AsSet).expect("nobody is there");
+                assert_eq!(strong.held(&"tree"), Some(IS));
+            }),
+            ("refused", |table, strong| {
+                let mut other = locker(table);
+                assert_eq!(other.try_lock(&"tree", IX), Ok(true));
+                assert_eq!(strong.try_lock(&"tree", X), Ok(false));
+            }),
+            ("too late", |table, strong| {
+                let mut other = locker(table);
+                assert_eq!(other.try_lock(&"tree", IX), Ok(true));
+                assert_eq!(strong.try_lock(&"tree", IX), Ok(true));
+                let wait = Wait::For(Duration::ZERO);
+                assert_eq!(strong.lock(&"tree", X, wait), Err(LockError::TimedOut));
+                assert_eq!(strong.held(&"tree"), Some(IX));
+            }),
+        ];
+        for (name, end) in ends {
+            let table = table();
+            let (mut strong, mut next) = (locker(&table), locker(&table));
+            end(&table, &mut strong);
+            assert_eq!(next.try_lock(&"tree", IX), Ok(true), "{name}");
+            assert_eq!(in_stripes(&table), 1, "{name}");
+            drop((strong, next));
+            assert_eq!((in_stripes(&table), table.dump()), (0, vec![]), "{name}");
+        }
+    }
+
+    #[test]
+    fn while_one_is_strong_intentions_are_in_the_bucket() {
+        let table = table();
+        let (mut strong, mut next) = (locker(&table), locker(&table));
+        assert_eq!(strong.try_lock(&"tree", S), Ok(true));
+        assert_eq!(next.try_lock(&"tree", IS), Ok(true));
+        assert_eq!(next.try_lock(&"tree", IX), Ok(false));
+        assert_eq!(in_stripes(&table), 0);
+        assert_eq!(table.queue(&"tree").granted.len(), 2);
     }
 }

@@ -8,7 +8,8 @@ use thiserror::Error;
 
 use super::node::{Fences, NodeMut};
 use super::space::{pages_per_map, set_used};
-use super::{Kind, PageId, TreeId, format, kind, short};
+use super::{Kind, PageId, TreeId, format, kind};
+use crate::bytes::{Reader, Short, put_short_bytes};
 
 /// A change of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,80 +52,16 @@ const NARROW: u8 = 9;
 const LINK: u8 = 10;
 const MARK: u8 = 11;
 
-/// Numbers and byte strings one after the other, to be taken off the front.
-#[derive(Clone)]
-pub(crate) struct Reader<'a> {
-    bytes: &'a [u8],
-}
-
-/// The bytes end before what they should hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Short;
-
 impl From<Short> for ChangeError {
     fn from(_: Short) -> Self {
         ChangeError("it ends too early")
     }
 }
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], Short> {
-        let (front, rest) = self.bytes.split_at_checked(len).ok_or(Short)?;
-        self.bytes = rest;
-        Ok(front)
-    }
-
-    fn array<const LEN: usize>(&mut self) -> Result<[u8; LEN], Short> {
-        let (front, rest) = self.bytes.split_first_chunk().ok_or(Short)?;
-        self.bytes = rest;
-        Ok(*front)
-    }
-
-    pub(crate) fn u8(&mut self) -> Result<u8, Short> {
-        self.array().map(|[byte]| byte)
-    }
-
-    pub(crate) fn u16(&mut self) -> Result<u16, Short> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    pub(crate) fn u32(&mut self) -> Result<u32, Short> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub(crate) fn u64(&mut self) -> Result<u64, Short> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    /// Returns a byte string of up to 65,535 bytes, with its length before it.
-    pub(crate) fn short_bytes(&mut self) -> Result<&'a [u8], Short> {
-        let len = self.u16()?;
-        self.take(usize::from(len))
-    }
-
-    pub(crate) fn rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.bytes)
-    }
-
-    fn fences(&mut self) -> Result<Fences<'a>, Short> {
-        let low = self.short_bytes()?;
-        let high = if self.u8()? == 0 { None } else { Some(self.short_bytes()?) };
-        Ok(Fences { low, high })
-    }
-}
-
-pub(crate) fn put_short_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    // A key or a value is shorter than a page.
-    out.extend_from_slice(&short(bytes.len()).to_le_bytes());
-    out.extend_from_slice(bytes);
+fn read_fences<'a>(reader: &mut Reader<'a>) -> Result<Fences<'a>, Short> {
+    let low = reader.short_bytes()?;
+    let high = if reader.u8()? == 0 { None } else { Some(reader.short_bytes()?) };
+    Ok(Fences { low, high })
 }
 
 fn put_fences(out: &mut Vec<u8>, fences: &Fences<'_>) {
@@ -202,7 +139,7 @@ impl<'a> Change<'a> {
             FORMAT_NODE => Change::FormatNode {
                 tree: TreeId(reader.u32()?),
                 level: reader.u8()?,
-                fences: reader.fences()?,
+                fences: read_fences(&mut reader)?,
                 right: PageId(reader.u64()?),
             },
             FREE => Change::Free,
@@ -214,9 +151,11 @@ impl<'a> Change<'a> {
             REPLACE => Change::Replace { slot: reader.u16()?, value: reader.rest() },
             REMOVE => Change::Remove { slot: reader.u16()? },
             APPEND => Change::Append { entries: reader.rest() },
-            NARROW => {
-                Change::Narrow { from: reader.u16()?, to: reader.u16()?, fences: reader.fences()? }
-            }
+            NARROW => Change::Narrow {
+                from: reader.u16()?,
+                to: reader.u16()?,
+                fences: read_fences(&mut reader)?,
+            },
             LINK => Change::Link { right: PageId(reader.u64()?) },
             MARK => Change::Mark { bit: reader.u32()?, is_used: reader.u8()? != 0 },
             _ => return Err(ChangeError("its kind is not known")),

@@ -22,9 +22,10 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::bytes::{get_u32, get_u64, put_u32, put_u64, short};
 use crate::wal::{LogId, Lsn};
 
-pub(crate) use change::{Change, ChangeError, Entries, Reader, Short, put_short_bytes};
+pub(crate) use change::{Change, ChangeError, Entries};
 pub(crate) use node::{Budget, Fences, Node, common};
 pub(crate) use space::{SpaceMap, map_page_of, pages_per_map};
 
@@ -138,43 +139,6 @@ pub enum PageFault {
     Malformed(&'static str),
 }
 
-/// Reads a little-endian number at a place of a page.
-pub(crate) fn get_u16(bytes: &[u8], at: usize) -> u16 {
-    let mut number = [0; 2];
-    number.copy_from_slice(&bytes[at..at + 2]);
-    u16::from_le_bytes(number)
-}
-
-pub(crate) fn get_u32(bytes: &[u8], at: usize) -> u32 {
-    let mut number = [0; 4];
-    number.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(number)
-}
-
-pub(crate) fn get_u64(bytes: &[u8], at: usize) -> u64 {
-    let mut number = [0; 8];
-    number.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(number)
-}
-
-pub(crate) fn put_u16(bytes: &mut [u8], at: usize, number: u16) {
-    bytes[at..at + 2].copy_from_slice(&number.to_le_bytes());
-}
-
-pub(crate) fn put_u32(bytes: &mut [u8], at: usize, number: u32) {
-    bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
-}
-
-pub(crate) fn put_u64(bytes: &mut [u8], at: usize, number: u64) {
-    bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
-}
-
-/// Converts a slot, a length or a place within a page to the form in which pages and log records
-/// have it. The last byte of the largest page is not used, so each is below 65,536.
-pub(crate) fn short(number: usize) -> u16 {
-    u16::try_from(number).expect("a place in a page is below 65,536")
-}
-
 /// Converts the same to four bytes.
 fn long(number: usize) -> u32 {
     u32::from(short(number))
@@ -208,6 +172,7 @@ pub(crate) fn level(page: &[u8]) -> u8 {
 
 /// Empties a page and writes what all pages begin with. The LSN stays.
 pub(crate) fn format(page: &mut [u8], id: PageId, kind: Kind, level: u8) {
+    debug_assert!(level == 0 || kind == Kind::Node, "only nodes have levels");
     let lsn = lsn(page);
     page.fill(0);
     page[KIND_AT] = kind as u8;
@@ -233,6 +198,7 @@ impl Seed {
 
 /// Writes the checksum, before the page goes to disk.
 pub(crate) fn seal(page: &mut [u8], seed: Seed) {
+    debug_assert!(lsn(page) > Lsn::ZERO, "a page that is written was changed by a record");
     let checksum = seed.checksum(page);
     put_u32(page, CHECKSUM_AT, checksum);
 }

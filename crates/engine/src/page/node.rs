@@ -49,10 +49,8 @@
 
 use std::cmp::Ordering;
 
-use super::{
-    HEADER_BYTES, Kind, PageId, TreeId, format, get_u16, get_u32, get_u64, level, long, put_u16,
-    put_u32, put_u64, short,
-};
+use super::{HEADER_BYTES, Kind, PageId, TreeId, format, level, long};
+use crate::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64, short};
 
 const TREE_AT: usize = 24;
 const COUNT_AT: usize = 28;
@@ -289,6 +287,7 @@ impl<'a> Node<'a> {
 
     /// Returns share of the room for slots and entries that is used.
     pub(crate) fn fill(self) -> f64 {
+        debug_assert!(self.has_its_bounds(), "entries take no more than there is room");
         self.used() as f64 / self.fences().room(self.page.len()) as f64
     }
 
@@ -342,6 +341,7 @@ impl<'a> Node<'a> {
     /// Returns the child that an entry of an inner node points to.
     pub(crate) fn child(self, slot: usize) -> PageId {
         debug_assert!(!self.is_leaf(), "leaves have no children");
+        debug_assert_eq!(self.value(slot).len(), size_of::<PageId>());
         PageId(get_u64(self.value(slot), 0))
     }
 
@@ -615,6 +615,7 @@ impl<'a> NodeMut<'a> {
 
     /// Makes the extension the first `shared` bytes of `tail`.
     fn extend(&mut self, tail: &[u8], shared: usize) {
+        debug_assert!(shared <= EXTENSION_MAX, "an extension has its place in the header");
         let node = self.as_node();
         if node.count() == 0 {
             let end = EXTENSION_AT + shared;
@@ -641,6 +642,7 @@ impl<'a> NodeMut<'a> {
 
     /// Replaces the value of the entry at `slot`.
     pub(crate) fn replace(&mut self, slot: usize, value: &[u8]) -> Result<(), Full> {
+        debug_assert!(slot < self.as_node().count(), "only what is there is replaced");
         let old = self.as_node().slot(slot);
         if old.value_len == value.len() {
             let at = old.offset + old.key_len;
@@ -684,6 +686,7 @@ impl<'a> NodeMut<'a> {
     ) -> Result<(), Full> {
         let old = self.page.to_vec();
         let old = Node::new(&old);
+        debug_assert!(slots.end <= old.count(), "only what is there is kept");
         self.clear();
         self.write_fences(fences);
         let (first, end) = (slots.start, slots.end);
@@ -725,6 +728,7 @@ impl<'a> NodeMut<'a> {
             let offset = self.place(moved, rest, value);
             self.write_slot(slot, offset, moved.len() + rest.len(), value.len());
         }
+        debug_assert!(self.as_node().has_its_bounds(), "entries are moved, not changed");
     }
 
     /// Writes an entry below the others, with the rest of its key in two pieces, and returns where.
@@ -741,6 +745,7 @@ impl<'a> NodeMut<'a> {
     }
 
     fn write_slot(&mut self, slot: usize, offset: usize, rest_len: usize, value_len: usize) {
+        debug_assert!(slot < self.as_node().count(), "a slot that is written is counted");
         let at = SLOTS_AT + slot * SLOT_BYTES;
         let head = head(&self.page[offset..offset + rest_len]);
         put_u32(self.page, at, head);

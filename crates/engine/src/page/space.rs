@@ -38,6 +38,7 @@ impl<'a> SpaceMap<'a> {
     }
 
     pub(crate) fn is_used(self, bit: usize) -> bool {
+        debug_assert!(bit / 8 < self.bits.len(), "the map has the bit");
         self.bits[bit / 8] & (1 << (bit % 8)) != 0
     }
 

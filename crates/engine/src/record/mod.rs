@@ -23,7 +23,8 @@ mod mini;
 
 use thiserror::Error;
 
-use crate::page::{Change, ChangeError, PageId, Reader, TreeId, put_short_bytes};
+use crate::bytes::{Reader, Short, put_short_bytes};
+use crate::page::{Change, ChangeError, PageId, TreeId};
 use crate::wal::Lsn;
 
 pub(crate) use mini::{MiniTransaction, log_change};
@@ -101,8 +102,8 @@ impl From<ChangeError> for BadRecord {
     }
 }
 
-impl From<crate::page::Short> for BadRecord {
-    fn from(_: crate::page::Short) -> Self {
+impl From<Short> for BadRecord {
+    fn from(_: Short) -> Self {
         BadRecord("the record ends too early")
     }
 }
@@ -254,6 +255,7 @@ fn split_page(bytes: &[u8]) -> Result<Option<(PageChanges<'_>, &[u8])>, BadRecor
         reader.take(len)?;
     }
     let rest = reader.rest();
+    debug_assert!(rest.len() < changes.len(), "the number of changes takes a byte");
     let bytes = &changes[..changes.len() - rest.len()];
     Ok(Some((PageChanges { page, bytes }, rest)))
 }
@@ -341,6 +343,7 @@ impl CheckpointTables {
         let dirty = dirty.map(|dirty| CheckpointTables { dirty: dirty.to_vec(), ..empty() });
         let active = self.active.chunks(room);
         let active = active.map(|active| CheckpointTables { active: active.to_vec(), ..empty() });
+        debug_assert_eq!(self.earlier, Lsn::ZERO, "parts are not cut again");
         let fits = self.dirty.len() + self.active.len() <= room;
         if fits { vec![self.clone()] } else { dirty.chain(active).collect() }
     }

@@ -26,12 +26,13 @@ use crate::core::{
 use crate::disk::{Claim, Disk, File, FileDisk, IoMode, Open};
 use crate::lock::{Detector, LockManager, LockSettings, Mode, ModeTable};
 use crate::page::{PageId, PageSize, Seed};
+use crate::periodic::Periodic;
 use crate::record::{CheckpointTables, Record};
 use crate::txn::{self, Transaction, TxnError, TxnOptions};
 use crate::wal::{Log, LogError, LogId, LogSettings, LogStatistics, Lsn};
 
 pub use recovery::Recovery;
-use writer::BackgroundWriter;
+use writer::start_writer;
 
 /// Settings of a store. The size of pages and of log segments is fixed when it is created.
 ///
@@ -105,7 +106,8 @@ setters! {
 /// any more: another store may be open on the same disk.
 pub struct Store {
     core: Arc<Core>,
-    writer: Option<BackgroundWriter>,
+    /// Writes pages ahead of need and takes checkpoints.
+    writer: Option<Periodic>,
     /// Stopped with the store.
     _detector: Option<Detector>,
     recovery: Recovery,
@@ -238,8 +240,8 @@ impl Store {
         claim: Option<Claim>,
     ) -> Result<Store, StoreError> {
         let core = Arc::new(core);
-        let start_writer = || BackgroundWriter::start(&core, options.checkpoint_bytes);
-        let writer = options.background.then(start_writer).transpose();
+        let start = || start_writer(&core, options.checkpoint_bytes);
+        let writer = options.background.then(start).transpose();
         let writer = writer.map_err(io("start the background writer"))?;
         let every = options.detect_every.filter(|_| !options.locks.check_on_block);
         let detector = every.map(|every| core.locks.start_detector(every)).transpose();
@@ -458,7 +460,7 @@ impl Store {
                 return Err(unsound(page, "it is in use, and its map says it is free"));
             }
         }
-        let (used, own) = (core.allocator.used(&core.pool)?, core.allocator.own(&core.pool)?);
+        let (used, own) = core.allocator.used(&core.pool)?;
         if used != own + pages.len() as u64 {
             return Err(unsound(
                 PageId(used),
@@ -486,8 +488,7 @@ fn pause(retries: u32) {
 
 fn key_locks(options: &StoreOptions) -> Result<KeyLocks, StoreError> {
     let StoreOptions { locks, escalate_at, client_modes, .. } = options;
-    let locks = KeyLocks::new(*locks, *escalate_at, client_modes.as_ref());
-    locks.map_err(|error| StoreError::Modes(Box::new(error)))
+    Ok(KeyLocks::new(*locks, *escalate_at, client_modes.as_ref())?)
 }
 
 fn make_pool(

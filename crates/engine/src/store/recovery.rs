@@ -158,10 +158,8 @@ impl Core {
         // Those of a page stay in the order of the log.
         stretch.changes.sort_by_key(|change| change.page);
         for changes in stretch.changes.chunk_by(|one, other| one.page == other.page) {
-            let (Some(first), Some(last)) = (changes.first(), changes.last()) else {
-                continue;
-            };
-            let id = first.page;
+            debug_assert!(changes.is_sorted_by_key(|change| change.lsn), "in the order of the log");
+            let (id, last) = (changes[0].page, &changes[changes.len() - 1]);
             let Some(&since) = dirty.get(&id).filter(|&&since| since <= last.lsn) else {
                 continue;
             };

@@ -414,6 +414,7 @@ impl Cursor {
 
     fn is_same(&self, transaction: &Transaction, version: Version) -> Result<bool, TxnError> {
         let page = transaction.core.pool.read(version.id, &self.tree.entry().counters)?;
+        debug_assert!(page::lsn(&page) >= version.lsn, "a page's LSN grows");
         Ok(page::lsn(&page) == version.lsn)
     }
 

@@ -675,6 +675,7 @@ impl Transaction {
         self.check_owner(savepoint.owner)?;
         let Some(state) = self.state.clone() else { return Ok(()) };
         let mut lsn = state.last();
+        debug_assert!(savepoint.lsn <= lsn, "a savepoint lies before the last record");
         while lsn > savepoint.lsn {
             if let Some((tree, key)) = self.core.inserted_by(lsn)? {
                 self.check_conflict()?;
@@ -695,7 +696,9 @@ impl Transaction {
         if !held.is_some_and(|held| self.core.locks.modes().covers(held, gap_s)) {
             return Ok(());
         }
-        let Some(entry) = self.core.catalog.numbered(tree) else { return Ok(()) };
+        let Some(entry) = self.core.catalog.numbered(tree) else {
+            return Err(StoreError::NoSuchTree { number: tree.0 }.into());
+        };
         let core = Arc::clone(&self.core);
         let tree = core.tree(&entry);
         loop {

@@ -147,6 +147,7 @@ impl Transaction {
             return Ok(Entered::Free);
         }
         let next = next_key(tree, leaf, slot)?;
+        debug_assert!(next != own || Node::new(leaf).count() > slot, "the key is not there yet");
         let at_end = self.end.filter(|end| next == Lockable::End(end.tree));
         let RangeModes { gap_s, gap_i, gap_si, insert, strongest, .. } = self.core.range_modes;
         let kept = at_end.filter(|end| end.is_kept);

@@ -22,8 +22,7 @@
 //! what their threads wait for. So a leader wakes exactly the threads it has served, and one more
 //! to lead, and none wakes up in vain only to wait again.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -50,8 +49,8 @@ pub(super) struct LogState {
     end: Lsn,
     /// Bytes from there to the end of the segment.
     room: usize,
-    written: Lsn,
-    durable: Lsn,
+    pub(super) written: Lsn,
+    pub(super) durable: Lsn,
     /// What a mark in the log already says to be durable.
     marked: Lsn,
     /// The reason why the log is closed.
@@ -102,14 +101,6 @@ impl LogState {
     /// do.
     pub(super) fn after(&self, lsn: Lsn) -> Lsn {
         self.end.min(Lsn(lsn.0.saturating_add(1)))
-    }
-
-    pub(super) fn written(&self) -> Lsn {
-        self.written
-    }
-
-    pub(super) fn durable(&self) -> Lsn {
-        self.durable
     }
 
     pub(super) fn has_leader(&self) -> bool {
@@ -202,6 +193,7 @@ impl LogState {
 
     /// Returns the batch to the caller, who is the leader from now on.
     pub(super) fn take(&mut self, syncs: bool) -> Arc<Batch> {
+        debug_assert!(self.writing.is_none(), "there is one leader");
         if syncs {
             self.gather.begin(1 + self.waiters.forcing());
         }
@@ -291,27 +283,15 @@ pub(super) enum Signal {
 /// Where one thread waits, once.
 pub(super) struct WaitSlot {
     thread: Thread,
-    signal: AtomicU8,
+    signal: OnceLock<Signal>,
 }
 
-const NONE: u8 = 0;
-const REACHED: u8 = 1;
-const LOOK: u8 = 2;
-
 impl WaitSlot {
-    fn signal(&self) -> Option<Signal> {
-        match self.signal.load(Ordering::Acquire) {
-            NONE => None,
-            REACHED => Some(Signal::Reached),
-            _ => Some(Signal::Look),
-        }
-    }
-
     /// Waits for the signal.
     pub(super) fn wait(&self) -> Signal {
         loop {
-            match self.signal() {
-                Some(signal) => return signal,
+            match self.signal.get() {
+                Some(signal) => return *signal,
                 None => thread::park(),
             }
         }
@@ -322,8 +302,8 @@ impl WaitSlot {
         let until = Instant::now() + timeout;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            if let Some(signal) = self.signal() {
-                return Some(signal);
+            if let Some(signal) = self.signal.get() {
+                return Some(*signal);
             }
             if left.is_zero() {
                 return None;
@@ -333,8 +313,8 @@ impl WaitSlot {
     }
 
     fn send(&self, signal: Signal) {
-        let signal = if signal == Signal::Reached { REACHED } else { LOOK };
-        self.signal.store(signal, Ordering::Release);
+        let sent = self.signal.set(signal);
+        debug_assert_eq!(sent, Ok(()), "a thread is signalled once, when it leaves the list");
         self.thread.unpark();
     }
 }
@@ -353,7 +333,11 @@ pub(super) struct Waiters {
 impl Waiters {
     /// Adds the calling thread. Returns its slot.
     pub(super) fn add(&mut self, goal: WaitGoal) -> Arc<WaitSlot> {
-        let slot = Arc::new(WaitSlot { thread: thread::current(), signal: AtomicU8::new(NONE) });
+        debug_assert!(
+            self.list.iter().all(|waiter| waiter.slot.thread.id() != thread::current().id()),
+            "a thread waits once"
+        );
+        let slot = Arc::new(WaitSlot { thread: thread::current(), signal: OnceLock::new() });
         self.list.push(Waiter { goal, slot: Arc::clone(&slot) });
         slot
     }
@@ -547,6 +531,7 @@ impl GroupWait {
     /// Records that a sync ended and how long it took. `crowd` threads were served or wait for the
     /// next sync.
     pub(super) fn end(&mut self, crowd: usize, took: Duration, now: Instant) {
+        debug_assert!(crowd > 0, "who syncs is one of them");
         self.sync = took.min(2 * self.sync).max(SYNC_MIN);
         self.crowd = crowd;
         self.ended = now;

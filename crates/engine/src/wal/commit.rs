@@ -19,7 +19,7 @@ use tracing::error;
 use super::append::{Batch, LogState, Signal, WaitGoal};
 use super::record::{Checksum, Content, Parsed, parse, stored_length};
 use super::segment::{SegmentWriter, Segments};
-use super::{Access, LogError, LogSettings, LogStatistics, Lsn};
+use super::{Access, LogError, LogSettings, Lsn};
 
 /// What is read without the mutex, away from what it guards.
 #[repr(align(128))]
@@ -31,11 +31,11 @@ struct Published {
 /// The log, without its thread.
 pub(super) struct LogInner {
     published: Published,
-    state: Mutex<LogState>,
+    pub(super) state: Mutex<LogState>,
     /// Used by the leader only, so never waited for.
     writer: Mutex<SegmentWriter>,
-    segments: Segments,
-    checksum: Checksum,
+    pub(super) segments: Segments,
+    pub(super) checksum: Checksum,
     access: Access,
 }
 
@@ -62,24 +62,12 @@ impl LogInner {
         }
     }
 
-    pub(super) fn segments(&self) -> &Segments {
-        &self.segments
-    }
-
-    pub(super) fn checksum(&self) -> Checksum {
-        self.checksum
-    }
-
     pub(super) fn end(&self) -> Lsn {
         self.state.lock().end()
     }
 
     pub(super) fn durable(&self) -> Lsn {
         Lsn(self.published.durable.load(Ordering::Acquire))
-    }
-
-    pub(super) fn has_failed(&self) -> bool {
-        self.published.failed.load(Ordering::Acquire)
     }
 
     pub(super) fn check_access(&self) -> Result<(), LogError> {
@@ -100,11 +88,11 @@ impl LogInner {
     }
 
     pub(super) fn check(&self) -> Result<(), LogError> {
-        self.state.lock().check()
-    }
-
-    pub(super) fn statistics(&self) -> LogStatistics {
-        self.state.lock().statistics
+        if self.published.failed.load(Ordering::Acquire) {
+            self.state.lock().check()
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) fn append(&self, payload: &[u8]) -> Result<Lsn, LogError> {
@@ -233,7 +221,7 @@ impl LogInner {
 
         let mut state = self.state.lock();
         state.give_back(batch, began_sync, &result);
-        self.published.durable.store(state.durable().0, Ordering::Release);
+        self.published.durable.store(state.durable.0, Ordering::Release);
         self.published.failed.store(state.has_failed(), Ordering::Release);
         let wakeups = state.wakeups();
         drop(state);
@@ -265,7 +253,7 @@ impl LogInner {
 
     pub(super) fn read(&self, lsn: Lsn) -> Result<Vec<u8>, LogError> {
         let state = self.state.lock();
-        if lsn < state.written() {
+        if lsn < state.written {
             drop(state);
             return self.segments.read(lsn, self.checksum);
         }

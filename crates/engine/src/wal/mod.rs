@@ -365,7 +365,7 @@ impl Log {
     /// Returns the longest payload that a record can have.
     #[must_use]
     pub fn payload_max(&self) -> usize {
-        self.inner.segments().layout().payload_max()
+        self.inner.segments.layout().payload_max()
     }
 
     /// Closes the log for good, as a failed sync does: what uses the log fails with
@@ -397,7 +397,7 @@ impl Log {
     /// # Errors
     /// [`LogError::Failed`].
     pub fn check(&self) -> Result<(), LogError> {
-        if self.inner.has_failed() { self.inner.check() } else { Ok(()) }
+        self.inner.check()
     }
 
     /// Adds a record at the end, in memory; returns its LSN. Waits for a write when the buffer is
@@ -445,7 +445,7 @@ impl Log {
     /// Returns the position of the oldest record that has not been given up.
     #[must_use]
     pub fn begin(&self) -> Lsn {
-        self.inner.segments().first_record()
+        self.inner.segments.first_record()
     }
 
     /// Returns the position before which every record is durable.
@@ -527,7 +527,7 @@ impl Log {
     /// Returns what the log has done since it was opened.
     #[must_use]
     pub fn statistics(&self) -> LogStatistics {
-        self.inner.statistics()
+        self.inner.state.lock().statistics
     }
 }
 
@@ -646,15 +646,17 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// Returns the error for what the system said about `file`.
-    fn io(file: &str, doing: &'static str, source: io::Error) -> LogError {
-        let file = file.to_owned();
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                LogError::Full { file, doing }
+    /// Returns what makes an error of what the system said about `file`.
+    fn io(file: &str, doing: &'static str) -> impl FnOnce(io::Error) -> LogError {
+        move |source| {
+            let file = file.to_owned();
+            match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    LogError::Full { file, doing }
+                }
+                io::ErrorKind::NotFound => LogError::Missing { file },
+                _ => LogError::Io { file, doing, source },
             }
-            io::ErrorKind::NotFound => LogError::Missing { file },
-            _ => LogError::Io { file, doing, source },
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::{LogId, Lsn};
+use crate::bytes::{get_u32, get_u64};
 
 /// Bytes before a record's payload.
 ///
@@ -131,11 +132,11 @@ pub(super) fn parse(bytes: &[u8], lsn: Lsn, room: usize, log: Checksum) -> Parse
     let Some(header) = bytes.first_chunk::<RECORD_HEADER>() else {
         return Parsed::Short { needed: RECORD_HEADER };
     };
-    let (sum, word) = (u32_at(header, 0), u32_at(header, 4));
+    let (sum, word) = (get_u32(header, 0), get_u32(header, 4));
     if header.iter().all(|&byte| byte == 0) {
         return Parsed::Flawed(Flaw::Blank);
     }
-    if u64_at(header, 8) != lsn.0 {
+    if get_u64(header, 8) != lsn.0 {
         return Parsed::Flawed(Flaw::Elsewhere);
     }
     let needed = (word & LENGTH_MASK) as usize;
@@ -165,16 +166,6 @@ fn content(kind: u32, payload: &[u8]) -> Option<Content<'_>> {
         (KIND_TURN, 0) => Some(Content::Turn),
         _ => None,
     }
-}
-
-/// Returns the four bytes at `at`, little endian.
-pub(super) fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
-    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
-}
-
-/// Returns the eight bytes at `at`, little endian.
-pub(super) fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ impl<'a> Scanner<'a> {
                 continue;
             }
             let (lsn, room) = (self.at, layout.room(self.at));
+            debug_assert_eq!(lsn, layout.outside_header(lsn), "no record begins in a header");
             let skip = lsn.since(self.block_at).expect("a block begins at a record or before");
             // The padding of the last record may not have been read.
             let bytes = self.block.get(skip..).unwrap_or_default();
@@ -96,8 +97,7 @@ impl<'a> Scanner<'a> {
         let Some(file) = self.segments.find(layout.segment(self.at))? else {
             return Ok(false);
         };
-        let length = file.len();
-        let length = length.map_err(|error| self.segments.failed("measuring", self.at, error))?;
+        let length = file.len().map_err(self.segments.failed("measuring", self.at))?;
         let offset = layout.offset(self.at);
         let there = to_usize(length.saturating_sub(offset).min(room as u64));
         if there < needed {
@@ -106,8 +106,8 @@ impl<'a> Scanner<'a> {
         self.block.resize(there.min(needed.max(BLOCK)), 0);
         debug_assert!(self.block.len() >= needed, "the record is in the block");
         self.block_at = self.at;
-        let read = file.read_at(&mut self.block, offset);
-        read.map_err(|error| self.segments.failed("reading", self.at, error))?;
+        let failed = self.segments.failed("reading", self.at);
+        file.read_at(&mut self.block, offset).map_err(failed)?;
         Ok(true)
     }
 }
@@ -125,8 +125,8 @@ pub struct LogReader<'a> {
 
 impl<'a> LogReader<'a> {
     pub(super) fn new(log: &'a LogInner, from: Lsn) -> LogReader<'a> {
-        let from = if from == Lsn::ZERO { log.segments().first_record() } else { from };
-        let scanner = Scanner::new(log.segments(), log.checksum(), from);
+        let from = if from == Lsn::ZERO { log.segments.first_record() } else { from };
+        let scanner = Scanner::new(&log.segments, log.checksum, from);
         LogReader { log, scanner, from, stop: log.end(), is_started: false }
     }
 
@@ -152,7 +152,7 @@ impl<'a> LogReader<'a> {
                     return Err(if lsn == self.from {
                         LogError::NoRecord { lsn }
                     } else {
-                        self.log.segments().damaged(lsn, flaw.to_string())
+                        self.log.segments.damaged(lsn, flaw.to_string())
                     });
                 }
             }
@@ -162,8 +162,8 @@ impl<'a> LogReader<'a> {
 
     /// Sees to it that all is in the files.
     fn start(&mut self) -> Result<(), LogError> {
-        let (lsn, begin) = (self.from, self.log.segments().first_record());
-        let layout = self.log.segments().layout();
+        let (lsn, begin) = (self.from, self.log.segments.first_record());
+        let layout = self.log.segments.layout();
         // A full segment's very end is where the next begins, and its records come behind its
         // header; the full one may have been given up.
         let next = if layout.offset(lsn) == 0 { layout.turned(lsn) } else { lsn };
@@ -193,6 +193,7 @@ pub(super) fn find_end(
 ) -> Result<Tail, LogError> {
     let mut scanner = Scanner::new(segments, checksum, start(segments, from)?);
     let (mut tail, flaw) = scan(&mut scanner)?;
+    debug_assert!(tail.end >= from, "the end is behind the beginning");
     let newest = segments.newest();
     let segment = segments.layout().segment(tail.end);
     if segment < newest {
@@ -260,14 +261,14 @@ fn look_beyond(
     flaw: Flaw,
 ) -> Result<bool, LogError> {
     let layout = segments.layout();
-    let failed = |doing, error| segments.failed(doing, end, error);
-    let length = file.len().map_err(|error| failed("measuring", error))?;
+    let failed = |doing| segments.failed(doing, end);
+    let length = file.len().map_err(failed("measuring"))?;
     let mut left = length.min(layout.segment_bytes()).saturating_sub(layout.offset(end));
     let (mut at, mut has_traces) = (end, false);
     let mut block = Vec::new();
     while left >= RECORD_HEADER as u64 {
         block.resize(to_usize(left.min(BLOCK as u64)), 0);
-        file.read_at(&mut block, layout.offset(at)).map_err(|error| failed("reading", error))?;
+        file.read_at(&mut block, layout.offset(at)).map_err(failed("reading"))?;
         let traces = Traces::find(&block, at, checksum);
         if let Some((mark, durable)) = traces.mark.filter(|(_, durable)| *durable > end) {
             let reason = format!(

@@ -32,6 +32,7 @@ use super::record::{
     self, Checksum, Content, Flaw, MARK_LENGTH, Parsed, RECORD_ALIGNMENT, RECORD_HEADER, parse,
 };
 use super::{LogError, LogId, Lsn, Tail};
+use crate::bytes::{get_u32, get_u64, put_u32, put_u64};
 use crate::disk::{Disk, File, Open, SECTOR};
 
 /// Bytes before the first record of a segment: one sector, so that it is written whole or not.
@@ -167,21 +168,22 @@ pub(super) struct Header {
 impl Header {
     /// Returns the header of a new segment.
     pub(super) fn new(id: LogId, segment: Lsn, layout: Layout) -> Header {
+        debug_assert_eq!(layout.offset(segment), 0, "a segment begins at its length's multiple");
         Header { id, segment, layout, is_followed: false, has_full_length: true }
     }
 
     pub(super) fn encode(&self) -> [u8; SEGMENT_HEADER] {
         let mut bytes = [0; SEGMENT_HEADER];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.id.0.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.segment.0.to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.layout.segment_bytes.to_le_bytes());
+        put_u32(&mut bytes, 8, FORMAT_VERSION);
+        put_u64(&mut bytes, 16, self.id.0);
+        put_u64(&mut bytes, 24, self.segment.0);
+        put_u64(&mut bytes, 32, self.layout.segment_bytes);
         if self.is_followed {
-            bytes[40..48].copy_from_slice(&self.layout.next(self.segment).0.to_le_bytes());
+            put_u64(&mut bytes, 40, self.layout.next(self.segment).0);
         }
         let sum = crc32c::crc32c(&bytes[..CHECKED]);
-        bytes[CHECKED..].copy_from_slice(&sum.to_le_bytes());
+        put_u32(&mut bytes, CHECKED, sum);
         bytes
     }
 
@@ -193,23 +195,23 @@ impl Header {
         if bytes[..8] != MAGIC {
             return damaged(0, "it does not begin as a log file does");
         }
-        if crc32c::crc32c(&bytes[..CHECKED]) != record::u32_at(bytes, CHECKED) {
+        if crc32c::crc32c(&bytes[..CHECKED]) != get_u32(bytes, CHECKED) {
             return damaged(0, "its header does not have the checksum it says");
         }
-        let version = record::u32_at(bytes, 8);
+        let version = get_u32(bytes, 8);
         if version > FORMAT_VERSION {
             let known = FORMAT_VERSION;
             return Err(LogError::NewerVersion { file: file.into(), version, known });
         }
-        let id = LogId(record::u64_at(bytes, 16));
-        let segment = Lsn(record::u64_at(bytes, 24));
-        let Some(layout) = Layout::new(record::u64_at(bytes, 32)) else {
+        let id = LogId(get_u64(bytes, 16));
+        let segment = Lsn(get_u64(bytes, 24));
+        let Some(layout) = Layout::new(get_u64(bytes, 32)) else {
             return damaged(32, "its header says a length that no segment has");
         };
         if !is_position(segment) || layout.offset(segment) != 0 {
             return damaged(24, "its header says a position at which no segment begins");
         }
-        let is_followed = match record::u64_at(bytes, 40) {
+        let is_followed = match get_u64(bytes, 40) {
             0 => false,
             next if next == layout.next(segment).0 => true,
             _ => return damaged(40, "its header names a next segment that is not the next"),
@@ -271,7 +273,7 @@ fn first_lsn(prefix: &str, name: &str) -> Option<Lsn> {
 
 fn list(disk: &dyn Disk) -> Result<Files, LogError> {
     let mut files = Files::default();
-    let names = disk.list().map_err(|error| LogError::io("directory", "listing", error))?;
+    let names = disk.list().map_err(LogError::io("directory", "listing"))?;
     for name in names {
         if let Some(first) = first_lsn(SEGMENT_PREFIX, &name) {
             files.segments.insert(first, None);
@@ -283,19 +285,19 @@ fn list(disk: &dyn Disk) -> Result<Files, LogError> {
 }
 
 fn read_header(file: &dyn File, name: &str) -> Result<Header, LogError> {
-    let length = file.len().map_err(|error| LogError::io(name, "measuring", error))?;
+    let length = file.len().map_err(LogError::io(name, "measuring"))?;
     if length < SEGMENT_HEADER as u64 {
         let reason = "it ends within its header".into();
         return Err(LogError::Damaged { file: name.into(), offset: length, reason });
     }
     let mut bytes = [0; SEGMENT_HEADER];
-    file.read_at(&mut bytes, 0).map_err(|error| LogError::io(name, "reading", error))?;
+    file.read_at(&mut bytes, 0).map_err(LogError::io(name, "reading"))?;
     Header::decode(&bytes, name)
 }
 
 /// Checks that a file that was made with the full length of a segment still has it.
 fn check_length(file: &dyn File, length: u64, name: &str) -> Result<(), LogError> {
-    let found = file.len().map_err(|error| LogError::io(name, "measuring", error))?;
+    let found = file.len().map_err(LogError::io(name, "measuring"))?;
     if found >= length {
         return Ok(());
     }
@@ -304,7 +306,7 @@ fn check_length(file: &dyn File, length: u64, name: &str) -> Result<(), LogError
 }
 
 fn open_file(disk: &dyn Disk, name: &str, how: Open) -> Result<Arc<dyn File>, LogError> {
-    disk.open(name, how).map_err(|error| LogError::io(name, "opening", error))
+    disk.open(name, how).map_err(LogError::io(name, "opening"))
 }
 
 impl Segments {
@@ -401,11 +403,6 @@ impl Segments {
     /// Makes the file of `segment`, which is not there yet, and its name durable. Returns the file
     /// and up to where its blocks were written before.
     pub(super) fn begin(&self, segment: Lsn) -> Result<(Arc<dyn File>, u64), LogError> {
-        debug_assert_eq!(
-            self.layout.offset(segment),
-            0,
-            "a segment begins at its length's multiple"
-        );
         let spare = self.files.lock().spares.pop();
         debug!(%segment, ?spare, "log segment begun");
         let (how, filled) = match spare {
@@ -415,7 +412,7 @@ impl Segments {
         let made_as = spare.unwrap_or_else(|| file_name(SPARE_PREFIX, segment));
         let file = open_file(&*self.disk, &made_as, how)?;
         self.write_header(&*file, segment)
-            .map_err(|error| LogError::io(&made_as, "writing the header of", error))?;
+            .map_err(LogError::io(&made_as, "writing the header of"))?;
         self.name(&made_as, segment, &file)?;
         Ok((file, filled))
     }
@@ -432,10 +429,12 @@ impl Segments {
     fn name(&self, made_as: &str, segment: Lsn, file: &Arc<dyn File>) -> Result<(), LogError> {
         self.disk
             .rename(made_as, &segment_name(segment))
-            .map_err(|error| LogError::io(made_as, "renaming", error))?;
+            .map_err(LogError::io(made_as, "renaming"))?;
         self.sync_directory()?;
         self.mark_followed(segment)?;
-        self.files.lock().segments.insert(segment, Some(Arc::clone(file)));
+        let mut files = self.files.lock();
+        files.segments.insert(segment, Some(Arc::clone(file)));
+        debug_assert_eq!(files.newest(), segment, "a segment is begun behind the others");
         Ok(())
     }
 
@@ -456,7 +455,7 @@ impl Segments {
             .and_then(|len| if len < length { file.set_len(length) } else { Ok(()) })
             .and_then(|()| file.write_at(&header.encode(), 0))
             .and_then(|()| file.sync());
-        written.map_err(|error| self.failed("writing the header of", before, error))
+        written.map_err(self.failed("writing the header of", before))
     }
 
     /// Makes sure that what was found of the log is durable, and that nothing of a torn end can be
@@ -482,7 +481,7 @@ impl Segments {
             .read_at(&mut mark, at)
             .and_then(|()| file.write_at(&mark, at))
             .and_then(|()| file.sync());
-        written.map_err(|error| self.failed("writing the last mark of", newest, error))
+        written.map_err(self.failed("writing the last mark of", newest))
     }
 
     /// Replaces the newest segment by a new file with what of it is before `end`. A crash finds the
@@ -504,7 +503,7 @@ impl Segments {
             }
             self.write_header(&*file, newest)
         };
-        copy().map_err(|error| LogError::io(&made_as, "copying the newest segment to", error))?;
+        copy().map_err(LogError::io(&made_as, "copying the newest segment to"))?;
         self.name(&made_as, newest, &file)
     }
 
@@ -512,15 +511,14 @@ impl Segments {
     fn discard_spares(&self) -> Result<(), LogError> {
         let spares = std::mem::take(&mut self.files.lock().spares);
         for spare in spares {
-            let removed = self.disk.remove(&spare);
-            removed.map_err(|error| LogError::io(&spare, "removing", error))?;
+            self.disk.remove(&spare).map_err(LogError::io(&spare, "removing"))?;
         }
         Ok(())
     }
 
     /// Makes the names of segments and spares durable.
     pub(super) fn sync_directory(&self) -> Result<(), LogError> {
-        self.disk.sync_directory().map_err(|error| LogError::io("directory", "syncing", error))
+        self.disk.sync_directory().map_err(LogError::io("directory", "syncing"))
     }
 
     /// Gives up the segments that lie wholly before `lsn`, the oldest first. The last one stays,
@@ -535,13 +533,11 @@ impl Segments {
         for first in given_up {
             let (name, spare) = (segment_name(first), file_name(SPARE_PREFIX, first));
             if taken.len() < SPARES_MAX && !taken.contains(&spare) {
-                let renamed = self.disk.rename(&name, &spare);
-                renamed.map_err(|error| LogError::io(&name, "renaming", error))?;
+                self.disk.rename(&name, &spare).map_err(LogError::io(&name, "renaming"))?;
                 taken.push(spare.clone());
                 spares.push(spare);
             } else {
-                let removed = self.disk.remove(&name);
-                removed.map_err(|error| LogError::io(&name, "removing", error))?;
+                self.disk.remove(&name).map_err(LogError::io(&name, "removing"))?;
             }
         }
         debug!(%lsn, kept = spares.len(), "log truncated");
@@ -561,6 +557,7 @@ impl Segments {
         let is_before = |first: &Lsn| self.layout.next(*first) <= lsn && *first < newest;
         let given_up: Vec<Lsn> = files.segments.keys().copied().take_while(is_before).collect();
         files.segments.retain(|first, _| !is_before(first));
+        debug_assert!(files.segments.contains_key(&newest), "the last one stays");
         (given_up, files.spares.clone())
     }
 
@@ -587,7 +584,7 @@ impl Segments {
                     bytes.truncate(RECORD_HEADER);
                     continue;
                 }
-                Err(error) => return Err(self.failed("reading", lsn, error)),
+                Err(error) => return Err(self.failed("reading", lsn)(error)),
             }
             let length = match parse(&bytes, lsn, room, checksum) {
                 Parsed::Short { needed } => {
@@ -609,7 +606,7 @@ impl Segments {
     /// Returns `needed`, if the file has as many bytes from `lsn` on: no memory is allocated for a
     /// length that the file cannot hold.
     fn there(&self, file: &dyn File, lsn: Lsn, needed: usize) -> Result<usize, LogError> {
-        let length = file.len().map_err(|error| self.failed("measuring", lsn, error))?;
+        let length = file.len().map_err(self.failed("measuring", lsn))?;
         if self.layout.offset(lsn) + needed as u64 > length {
             return Err(self.damaged(lsn, Flaw::Ends.to_string()));
         }
@@ -617,8 +614,13 @@ impl Segments {
     }
 
     /// Returns the error for what the system said about the file at `lsn`.
-    pub(super) fn failed(&self, doing: &'static str, lsn: Lsn, error: io::Error) -> LogError {
-        LogError::io(&segment_name(self.layout.segment(lsn)), doing, error)
+    pub(super) fn failed(
+        &self,
+        doing: &'static str,
+        lsn: Lsn,
+    ) -> impl FnOnce(io::Error) -> LogError + use<> {
+        let segment = self.layout.segment(lsn);
+        move |error| LogError::io(&segment_name(segment), doing)(error)
     }
 
     /// Returns the error that the file at `lsn` is not as it was.
@@ -665,7 +667,7 @@ impl SegmentWriter {
         };
         current
             .write(bytes, layout.offset(lsn), layout.segment_bytes())
-            .map_err(|error| segments.failed("writing", lsn, error))
+            .map_err(segments.failed("writing", lsn))
     }
 
     /// Goes on with the segment of `lsn`, which was opened or is begun now.
@@ -683,9 +685,8 @@ impl SegmentWriter {
     /// Makes durable what was written.
     pub(super) fn sync(&mut self) -> Result<(), LogError> {
         if let Some(current) = self.current.as_mut().filter(|current| !current.is_synced) {
-            let synced = current.file.sync();
-            synced
-                .map_err(|error| LogError::io(&segment_name(current.segment), "syncing", error))?;
+            let name = || segment_name(current.segment);
+            current.file.sync().map_err(|error| LogError::io(&name(), "syncing")(error))?;
             current.is_synced = true;
         }
         Ok(())

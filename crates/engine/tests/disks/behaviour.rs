@@ -8,7 +8,7 @@ use std::thread;
 use tempfile::TempDir;
 use tidegate_engine::disk::{ALIGNMENT, Disk, Faults, FileDisk, IoMode, Open, SimulatedDisk};
 
-use crate::{Draws, contents, kind, new_file, old_file};
+use crate::{Random, contents, kind, new_file, old_file};
 
 struct Subject {
     name: &'static str,
@@ -56,23 +56,23 @@ impl Memory {
 }
 
 /// An offset or a length: whole blocks or not, sometimes 0.
-fn extent(draws: &mut Draws) -> usize {
-    match draws.below(4) {
-        0 | 1 => draws.below(5) * ALIGNMENT,
-        2 => draws.below(20_000),
-        _ => draws.below(600),
+fn extent(random: &mut Random) -> usize {
+    match random.index(4) {
+        0 | 1 => random.index(5) * ALIGNMENT,
+        2 => random.index(20_000),
+        _ => random.index(600),
     }
 }
 
 type Model = BTreeMap<String, Vec<u8>>;
 
 /// One random operation on the disk and on the model, which must agree about its success.
-fn step(disk: &dyn Disk, model: &mut Model, draws: &mut Draws, value: u8) {
+fn step(disk: &dyn Disk, model: &mut Model, random: &mut Random, value: u8) {
     const NAMES: [&str; 4] = ["a.pages", "b.pages", "c.log", "d"];
-    let name = NAMES[draws.below(NAMES.len())];
-    let other = NAMES[draws.below(NAMES.len())];
+    let name = NAMES[random.index(NAMES.len())];
+    let other = NAMES[random.index(NAMES.len())];
     let is_there = model.contains_key(name);
-    match draws.below(20) {
+    match random.index(20) {
         0 | 1 => {
             let made = disk.open(name, Open::New);
             assert_eq!(kind(made), is_there.then_some(ErrorKind::AlreadyExists), "new {name}");
@@ -96,7 +96,7 @@ fn step(disk: &dyn Disk, model: &mut Model, draws: &mut Draws, value: u8) {
                 let missing = disk.open(name, Open::Existing);
                 assert_eq!(kind(missing), Some(ErrorKind::NotFound), "open {name}");
             }
-            Some(bytes) => change(disk, name, bytes, choice, draws, value),
+            Some(bytes) => change(disk, name, bytes, choice, random, value),
         },
     }
 }
@@ -107,12 +107,12 @@ fn change(
     name: &str,
     model: &mut Vec<u8>,
     choice: usize,
-    draws: &mut Draws,
+    random: &mut Random,
     value: u8,
 ) {
     let file = old_file(disk, name);
-    let (at, len) = (extent(draws), extent(draws));
-    let mut memory = Memory::new(len, draws.below(2));
+    let (at, len) = (extent(random), extent(random));
+    let mut memory = Memory::new(len, random.index(2));
     match choice {
         5 => file.sync().unwrap(),
         6 | 7 => {
@@ -145,9 +145,9 @@ fn a_disk_is_a_map_of_names_to_bytes() {
     for seed in 1..=40 {
         for Subject { name: subject, disk, .. } in subjects() {
             println!("seed {seed}, {subject}");
-            let (mut draws, mut model) = (Draws(seed), Model::new());
+            let (mut random, mut model) = (Random::new(!seed), Model::new());
             for value in 1..=150 {
-                step(&*disk, &mut model, &mut draws, value);
+                step(&*disk, &mut model, &mut random, value);
             }
             let found: Model =
                 disk.list().unwrap().into_iter().fold(Model::new(), |mut all, name| {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_engine::disk::{Crash, Disk, Faults, SECTOR, SimulatedDisk};
 
-use crate::{Draws, after, contents, disk_with, new_file, old_file};
+use crate::{Random, after, contents, disk_with, new_file, old_file};
 
 const CRASHES: [Crash; 4] = [Crash::Kept, Crash::Lost, Crash::Random, Crash::Weak];
 
@@ -223,33 +223,13 @@ fn only_a_weak_crash_leaves_what_was_never_written_there() {
     assert!(least > 10, "{zeros} of zeros, {noise} of noise, {leftovers} left over");
 }
 
-/// A set of bytes.
-#[derive(Clone, Copy)]
-struct Values([u64; 4]);
-
-impl Values {
-    fn of(byte: u8) -> Values {
-        let mut values = Values([0; 4]);
-        values.insert(byte);
-        values
-    }
-
-    fn insert(&mut self, byte: u8) {
-        self.0[usize::from(byte / 64)] |= 1 << (byte % 64);
-    }
-
-    fn contains(self, byte: u8) -> bool {
-        self.0[usize::from(byte / 64)] & 1 << (byte % 64) != 0
-    }
-}
-
 /// All the values that each byte of a file may have after a random crash.
 #[derive(Default)]
 struct History {
     now: Vec<u8>,
     synced: Vec<u8>,
     /// By position, since the last sync.
-    values: Vec<Values>,
+    values: Vec<BTreeSet<u8>>,
     lens: BTreeSet<usize>,
 }
 
@@ -257,7 +237,7 @@ impl History {
     /// The file is now `now`, and positions from `from` on may have changed.
     fn change(&mut self, now: Vec<u8>, from: usize) {
         let end = now.len().max(self.now.len());
-        self.values.resize(end.max(self.values.len()), Values::of(0));
+        self.values.resize(end.max(self.values.len()), BTreeSet::from([0]));
         for at in from.min(self.now.len())..end {
             self.values[at].insert(now.get(at).copied().unwrap_or(0));
         }
@@ -267,7 +247,7 @@ impl History {
 
     fn sync(&mut self) {
         self.synced.clone_from(&self.now);
-        self.values = self.now.iter().map(|&byte| Values::of(byte)).collect();
+        self.values = self.now.iter().map(|&byte| BTreeSet::from([byte])).collect();
         self.lens = BTreeSet::from([self.now.len()]);
     }
 
@@ -281,20 +261,20 @@ impl History {
             Crash::Random | Crash::Weak => {
                 let mut places = bytes.iter().enumerate();
                 self.lens.contains(&bytes.len())
-                    && places.all(|(at, &byte)| is_garbage(at) || self.values[at].contains(byte))
+                    && places.all(|(at, &byte)| is_garbage(at) || self.values[at].contains(&byte))
             }
         }
     }
 }
 
 /// One random change of one of two files, on the disk and in its history.
-fn step(disk: &SimulatedDisk, files: &mut BTreeMap<&str, History>, draws: &mut Draws, value: u8) {
-    let name = ["a", "b"][draws.below(2)];
+fn step(disk: &SimulatedDisk, files: &mut BTreeMap<&str, History>, random: &mut Random, value: u8) {
+    let name = ["a", "b"][random.index(2)];
     let file = old_file(disk, name);
     let history = files.entry(name).or_default();
-    let (at, len) = (draws.below(8_000), 1 + draws.below(3_000));
+    let (at, len) = (random.index(8_000), 1 + random.index(3_000));
     let mut now = history.now.clone();
-    match draws.below(8) {
+    match random.index(8) {
         0 => {
             file.sync().unwrap();
             history.sync();
@@ -318,7 +298,7 @@ fn step(disk: &SimulatedDisk, files: &mut BTreeMap<&str, History>, draws: &mut D
 #[test]
 fn every_byte_that_survives_was_there() {
     for seed in 0..200 {
-        let mut draws = Draws(seed);
+        let mut random = Random::new(!seed);
         let mut disk = SimulatedDisk::new(seed, Faults::default());
         let mut files = BTreeMap::new();
         for name in ["a", "b"] {
@@ -327,8 +307,8 @@ fn every_byte_that_survives_was_there() {
         }
         disk.sync_directory().unwrap();
         for round in 0..4 {
-            (1..=20).for_each(|value| step(&disk, &mut files, &mut draws, round * 20 + value));
-            let crash = CRASHES[draws.below(CRASHES.len())];
+            (1..=20).for_each(|value| step(&disk, &mut files, &mut random, round * 20 + value));
+            let crash = CRASHES[random.index(CRASHES.len())];
             let crashed = disk.crash(crash);
             for (name, history) in &mut files {
                 let bytes = contents(&*old_file(&crashed, name));
@@ -346,12 +326,12 @@ fn every_byte_that_survives_was_there() {
 
 /// The images after a crash of each kind, and after a fork and its crashes.
 fn images(seed: u64) -> Vec<BTreeMap<String, Vec<u8>>> {
-    let mut draws = Draws(1);
+    let mut random = Random::new(!1);
     let disk = SimulatedDisk::new(seed, Faults { sync_error: 0.1, ..Faults::default() });
     let files = ["a", "b", "c"].map(|name| new_file(&disk, name));
     for fill in 0..100 {
-        let file = &files[draws.below(3)];
-        let (len, at) = (draws.below(3_000), draws.below(9_000));
+        let file = &files[random.index(3)];
+        let (len, at) = (random.index(3_000), random.index(9_000));
         file.write_at(&vec![fill; len], at as u64).unwrap();
         let _may_fail = if fill % 10 == 0 { file.sync() } else { Ok(()) };
         let _may_fail = if fill == 50 { disk.sync_directory() } else { Ok(()) };

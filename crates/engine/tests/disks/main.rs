@@ -6,6 +6,8 @@
 mod behaviour;
 mod crashes;
 mod faults;
+#[path = "../../fuzz/src/random.rs"]
+mod random;
 mod real;
 
 use std::io;
@@ -13,16 +15,7 @@ use std::sync::Arc;
 
 use tidegate_engine::disk::{Crash, Disk, Faults, File, Open, SimulatedDisk};
 
-/// Draws of the tests, by a linear congruential generator (Knuth, TAOCP 3.3.4, line 26): other than
-/// those of the disk.
-struct Draws(u64);
-
-impl Draws {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        usize::try_from(self.0 >> 33).unwrap() % bound
-    }
-}
+use random::Random;
 
 fn new_file(disk: &dyn Disk, name: &str) -> Arc<dyn File> {
     disk.open(name, Open::New).unwrap()

@@ -31,6 +31,18 @@ pub(crate) enum Anomaly {
     Phantom,
 }
 
+pub(crate) const ANOMALIES: [Anomaly; 9] = [
+    Anomaly::Broken,
+    Anomaly::DirtyWrite,
+    Anomaly::AbortedRead,
+    Anomaly::IntermediateRead,
+    Anomaly::CircularFlow,
+    Anomaly::LostUpdate,
+    Anomaly::ReadSkew,
+    Anomaly::WriteSkew,
+    Anomaly::Phantom,
+];
+
 impl Anomaly {
     /// Whether a level permits it, by the definitions of Adya: PL-1, PL-2, PL-2.99 and PL-3.
     pub(crate) fn is_permitted(self, level: Isolation) -> bool {

@@ -4,57 +4,54 @@ use std::collections::BTreeMap;
 
 use super::checker::{Anomaly, check};
 use super::history::{Action, History, Key, Moment, Op, Txn, WriteId};
-
-/// What a transaction does next.
-#[derive(Clone, Copy)]
-enum Does {
-    Reads(Key, u32),
-    FindsNothing(Key),
-    Scans(Key, Key, &'static [(Key, u32)]),
-    Writes(Key, u32),
-    Removes(Key, u32),
-    Marks,
-    Undoes,
-    Commits,
-    RollsBack,
-}
+use super::notation::{Event, X, events, range, version};
 
 use Anomaly::{
     AbortedRead, Broken, CircularFlow, DirtyWrite, IntermediateRead, LostUpdate, Phantom, ReadSkew,
     WriteSkew,
 };
-use Does::{Commits, FindsNothing, Marks, Reads, Removes, RollsBack, Scans, Undoes, Writes};
 
-impl Does {
-    fn action(self) -> Option<Action> {
-        Some(match self {
-            Reads(key, id) => Action::Get { key, seen: Some(WriteId(id)) },
-            FindsNothing(key) => Action::Get { key, seen: None },
-            Scans(low, high, seen) => {
-                let seen = seen.iter().map(|&(key, id)| (key, WriteId(id))).collect();
-                Action::Scan { low, high, seen }
-            }
-            Writes(key, id) => Action::Write { key, id: WriteId(id), is_there: true },
-            Removes(key, id) => Action::Write { key, id: WriteId(id), is_there: false },
-            Marks => Action::Mark,
-            Undoes => Action::Undo,
-            Commits | RollsBack => return None,
-        })
-    }
+/// What a transaction does in an event that does not end it.
+fn action(event: Event<'_>) -> Option<Action> {
+    let Event { kind, operand, .. } = event;
+    let write = |is_there| {
+        let (key, id) = version(operand);
+        Action::Write { key, id: id.unwrap(), is_there }
+    };
+    Some(match kind {
+        'r' => {
+            let (key, seen) = version(operand);
+            Action::Get { key, seen }
+        }
+        's' => {
+            let (keys, seen) = operand.split_once(':').unwrap();
+            let (low, high) = range(keys);
+            let entry = |entry| (version(entry).0, version(entry).1.unwrap());
+            Action::Scan { low, high, seen: seen.split(',').map(entry).collect() }
+        }
+        'w' => write(true),
+        'd' => write(false),
+        'm' => Action::Mark,
+        'u' => Action::Undo,
+        'c' | 'a' => return None,
+        _ => panic!("{event:?}"),
+    })
 }
 
 /// A history in which one thing happens after the other; each key has its writes in that order.
-fn history(events: &[(usize, Does)]) -> History {
-    let count = events.iter().map(|&(txn, _)| txn + 1).max().unwrap_or(0);
+/// Keys x and y are there when the others begin.
+fn history(text: &str) -> History {
+    let text = format!("w0[x=1] w0[y=2] c0 {text}");
+    let count = events(&text).map(|event| event.txn + 1).max().unwrap();
     let new = |client| Txn { client, ops: Vec::new(), is_committed: false, began: 0, ended: 0 };
     let mut txns: Vec<Txn> = (0..count).map(new).collect();
-    for (&(txn, does), begin) in events.iter().zip((1..).step_by(2)) {
-        let end: Moment = begin + 1;
-        match does.action() {
-            Some(action) => txns[txn].ops.push(Op { begin, end, action }),
-            None => txns[txn].is_committed = matches!(does, Commits),
+    for (event, begin) in events(&text).zip((1..).step_by(2)) {
+        let (end, txn): (Moment, _) = (begin + 1, &mut txns[event.txn]);
+        match action(event) {
+            Some(action) => txn.ops.push(Op { begin, end, action }),
+            None => txn.is_committed = event.kind == 'c',
         }
-        txns[txn].ended = end;
+        txn.ended = end;
     }
     let mut writes = Vec::new();
     for txn in txns.iter().filter(|txn| txn.is_committed) {
@@ -78,192 +75,80 @@ fn anomalies(history: &History) -> Vec<Anomaly> {
     check(history).into_iter().map(|violation| violation.anomaly).collect()
 }
 
-const X: Key = 1;
-const Y: Key = 2;
-const Z: Key = 3;
-
-/// Keys X and Y are there when the others begin.
-const BEGIN: [(usize, Does); 3] = [(0, Writes(X, 1)), (0, Writes(Y, 2)), (0, Commits)];
-
-fn expect(name: &str, events: &[(usize, Does)], expected: &[Anomaly]) {
-    let history = history(&[&BEGIN[..], events].concat());
-    assert_eq!(anomalies(&history), expected, "{name}: {history:#?}");
+fn expect(cases: &[(&str, &str, &[Anomaly])]) {
+    for (name, text, expected) in cases {
+        let history = history(text);
+        assert_eq!(anomalies(&history), *expected, "{name}: {history:#?}");
+    }
 }
 
 #[test]
 fn serial_histories_pass() {
-    let two = [
-        (1, Reads(X, 1)),
-        (1, Writes(X, 11)),
-        (1, Writes(X, 12)),
-        (1, Reads(X, 12)),
-        (1, Removes(Y, 13)),
-        (1, FindsNothing(Y)),
-        (1, Scans(X, Z, &[(X, 12)])),
-        (1, Commits),
-        (2, Scans(X, Z, &[(X, 12)])),
-        (2, Writes(Z, 21)),
-        (2, Marks),
-        (2, Writes(Y, 22)),
-        (2, Undoes),
-        (2, Scans(X, Z, &[(X, 12), (Z, 21)])),
-        (2, Commits),
-    ];
-    expect("two", &two, &[]);
-    let rolled_back = [
-        (1, Writes(X, 11)),
-        (1, Removes(Y, 12)),
-        (1, RollsBack),
-        (2, Scans(X, Z, &[(X, 1), (Y, 2)])),
-        (2, Commits),
-    ];
-    expect("rolled back", &rolled_back, &[]);
-    // Overlapping, and the second may be put first.
-    let beside = [
-        (1, Reads(X, 1)),
-        (2, Reads(X, 1)),
-        (2, Writes(Y, 21)),
-        (1, Writes(Z, 11)),
-        (1, Commits),
-        (2, Commits),
-    ];
-    expect("beside each other", &beside, &[]);
+    expect(&[
+        (
+            "two",
+            "r1[x=1] w1[x=11] w1[x=12] r1[x=12] d1[y=13] r1[y=] s1[x..z:x=12] c1 \
+             s2[x..z:x=12] w2[z=21] m2 w2[y=22] u2 s2[x..z:x=12,z=21] c2",
+            &[],
+        ),
+        ("rolled back", "w1[x=11] d1[y=12] a1 s2[x..z:x=1,y=2] c2", &[]),
+        // Overlapping, and the second may be put first.
+        ("beside each other", "r1[x=1] r2[x=1] w2[y=21] w1[z=11] c1 c2", &[]),
+    ]);
 }
 
 #[test]
 fn what_is_written_or_seen_too_early_is_found() {
-    let dirty_write = [
-        (1, Writes(X, 11)),
-        (2, Writes(X, 21)),
-        (2, Writes(Y, 22)),
-        (1, Writes(Y, 12)),
-        (1, Commits),
-        (2, Commits),
-    ];
-    expect("G0", &dirty_write, &[DirtyWrite]);
-    let aborted = [(1, Writes(X, 11)), (2, Reads(X, 11)), (1, RollsBack), (2, Commits)];
-    expect("G1a", &aborted, &[AbortedRead]);
-    let undone = [
-        (1, Marks),
-        (1, Writes(X, 11)),
-        (2, Reads(X, 11)),
-        (1, Undoes),
-        (1, Commits),
-        (2, Commits),
-    ];
-    expect("G1a, savepoint", &undone, &[AbortedRead]);
-    let removal = [(1, Removes(X, 11)), (2, Scans(X, Y, &[(Y, 2)])), (1, RollsBack), (2, Commits)];
-    expect("G1a, removal", &removal, &[AbortedRead]);
-    let intermediate =
-        [(1, Writes(X, 11)), (2, Reads(X, 11)), (1, Writes(X, 12)), (1, Commits), (2, Commits)];
-    expect("G1b", &intermediate, &[IntermediateRead]);
-    let removal_and_insert =
-        [(1, Removes(X, 11)), (2, FindsNothing(X)), (1, Writes(X, 12)), (1, Commits), (2, Commits)];
-    expect("G1b, removal", &removal_and_insert, &[IntermediateRead]);
-    let flow = [
-        (1, Writes(X, 11)),
-        (2, Writes(Y, 21)),
-        (1, Reads(Y, 21)),
-        (2, Reads(X, 11)),
-        (1, Commits),
-        (2, Commits),
-    ];
-    expect("G1c", &flow, &[CircularFlow]);
-    // What is rolled back reads what it likes.
-    let nobody = [(1, Writes(X, 11)), (2, Reads(X, 11)), (1, RollsBack), (2, RollsBack)];
-    expect("nobody", &nobody, &[]);
+    expect(&[
+        ("G0", "w1[x=11] w2[x=21] w2[y=22] w1[y=12] c1 c2", &[DirtyWrite]),
+        ("G1a", "w1[x=11] r2[x=11] a1 c2", &[AbortedRead]),
+        ("G1a, savepoint", "m1 w1[x=11] r2[x=11] u1 c1 c2", &[AbortedRead]),
+        ("G1a, removal", "d1[x=11] s2[x..y:y=2] a1 c2", &[AbortedRead]),
+        ("G1b", "w1[x=11] r2[x=11] w1[x=12] c1 c2", &[IntermediateRead]),
+        ("G1b, removal", "d1[x=11] r2[x=] w1[x=12] c1 c2", &[IntermediateRead]),
+        ("G1c", "w1[x=11] w2[y=21] r1[y=21] r2[x=11] c1 c2", &[CircularFlow]),
+        // What is rolled back reads what it likes.
+        ("nobody", "w1[x=11] r2[x=11] a1 a2", &[]),
+    ]);
 }
+
+/// Each saw the key that the other then wrote.
+const WRITE_SKEW: &str = "r1[x=1] r2[y=2] w1[y=11] w2[x=21] c1 c2";
 
 #[test]
 fn what_is_not_kept_apart_is_found() {
-    let lost = [
-        (1, Reads(X, 1)),
-        (2, Reads(X, 1)),
-        (2, Writes(X, 21)),
-        (2, Commits),
-        (1, Writes(X, 11)),
-        (1, Commits),
-    ];
-    expect("lost update", &lost, &[LostUpdate]);
-    let fuzzy =
-        [(1, Reads(X, 1)), (2, Writes(X, 21)), (2, Commits), (1, Reads(X, 21)), (1, Commits)];
-    expect("fuzzy read", &fuzzy, &[ReadSkew]);
-    let skew = [
-        (1, Reads(X, 1)),
-        (2, Writes(X, 21)),
-        (2, Writes(Y, 22)),
-        (2, Commits),
-        (1, Reads(Y, 22)),
-        (1, Commits),
-    ];
-    expect("read skew", &skew, &[ReadSkew]);
-    let write_skew = [
-        (1, Reads(X, 1)),
-        (2, Reads(Y, 2)),
-        (1, Writes(Y, 11)),
-        (2, Writes(X, 21)),
-        (1, Commits),
-        (2, Commits),
-    ];
-    expect("write skew", &write_skew, &[WriteSkew]);
-    let of_three = [
-        (1, Reads(X, 1)),
-        (2, Reads(Y, 2)),
-        (3, FindsNothing(Z)),
-        (3, Reads(Y, 2)),
-        (2, Writes(X, 21)),
-        (1, Writes(Y, 11)),
-        (1, Commits),
-        (2, Commits),
-        (3, Commits),
-    ];
-    expect("write skew, and one beside it", &of_three, &[WriteSkew]);
-    let phantom = [
-        (1, Scans(X, Z, &[(X, 1), (Y, 2)])),
-        (2, Writes(Z, 21)),
-        (2, Commits),
-        (1, Scans(X, Z, &[(X, 1), (Y, 2), (Z, 21)])),
-        (1, Commits),
-    ];
-    expect("phantom", &phantom, &[Phantom]);
-    let phantom_skew = [
-        (1, FindsNothing(Z)),
-        (2, Reads(X, 1)),
-        (1, Writes(X, 11)),
-        (2, Writes(Z, 21)),
-        (1, Commits),
-        (2, Commits),
-    ];
-    expect("write skew with a phantom", &phantom_skew, &[Phantom]);
-    let outside = [
-        (1, Scans(X, Y, &[(X, 1), (Y, 2)])),
-        (2, Writes(Z, 21)),
-        (2, Commits),
-        (1, Scans(X, Y, &[(X, 1), (Y, 2)])),
-        (1, Commits),
-    ];
-    expect("outside of the range", &outside, &[]);
+    expect(&[
+        ("lost update", "r1[x=1] r2[x=1] w2[x=21] c2 w1[x=11] c1", &[LostUpdate]),
+        ("fuzzy read", "r1[x=1] w2[x=21] c2 r1[x=21] c1", &[ReadSkew]),
+        ("read skew", "r1[x=1] w2[x=21] w2[y=22] c2 r1[y=22] c1", &[ReadSkew]),
+        ("write skew", WRITE_SKEW, &[WriteSkew]),
+        (
+            "write skew, and one beside it",
+            "r1[x=1] r2[y=2] r3[z=] r3[y=2] w2[x=21] w1[y=11] c1 c2 c3",
+            &[WriteSkew],
+        ),
+        ("phantom", "s1[x..z:x=1,y=2] w2[z=21] c2 s1[x..z:x=1,y=2,z=21] c1", &[Phantom]),
+        ("write skew with a phantom", "r1[z=] r2[x=1] w1[x=11] w2[z=21] c1 c2", &[Phantom]),
+        ("outside of the range", "s1[x..y:x=1,y=2] w2[z=21] c2 s1[x..y:x=1,y=2] c1", &[]),
+    ]);
 }
 
 #[test]
 fn what_cannot_be_is_found() {
-    for (name, events) in [
-        ("nobody's", &[(1, Reads(X, 99)), (1, Commits)][..]),
-        ("another key's", &[(1, Reads(X, 2)), (1, Commits)]),
-        ("vanished", &[(1, FindsNothing(X)), (1, Commits)]),
-        ("left out", &[(1, Scans(X, Z, &[(Y, 2)])), (1, Commits)]),
-        ("out of order", &[(1, Scans(X, Z, &[(Y, 2), (X, 1)])), (1, Commits)]),
-        ("too much", &[(1, Scans(Y, Z, &[(X, 1), (Y, 2)])), (1, Commits)]),
-        ("own write", &[(1, Writes(X, 11)), (1, Reads(X, 1)), (1, Commits)]),
-        ("own removal", &[(1, Removes(X, 11)), (1, Reads(X, 1)), (1, Commits)]),
-        (
-            "not undone",
-            &[(1, Marks), (1, Writes(X, 11)), (1, Undoes), (1, Reads(X, 11)), (1, Commits)],
-        ),
+    for (name, text) in [
+        ("nobody's", "r1[x=99] c1"),
+        ("another key's", "r1[x=2] c1"),
+        ("vanished", "r1[x=] c1"),
+        ("left out", "s1[x..z:y=2] c1"),
+        ("out of order", "s1[x..z:y=2,x=1] c1"),
+        ("too much", "s1[y..z:x=1,y=2] c1"),
+        ("own write", "w1[x=11] r1[x=1] c1"),
+        ("own removal", "d1[x=11] r1[x=1] c1"),
+        ("not undone", "m1 w1[x=11] u1 r1[x=11] c1"),
     ] {
-        expect(name, events, &[Broken]);
+        expect(&[(name, text, &[Broken])]);
     }
-    let whole = history(&[&BEGIN[..], &[(1, Writes(X, 11)), (1, RollsBack)]].concat());
+    let whole = history("w1[x=11] a1");
     assert_eq!(anomalies(&whole), []);
     for trail in [&[][..], &[1, 11], &[1, 1], &[1, 99]] {
         let mut broken = whole.clone();
@@ -278,17 +163,7 @@ fn what_cannot_be_is_found() {
 /// One that finds nothing while a key comes and goes may be before or after both.
 #[test]
 fn nothing_is_concluded_from_what_may_have_been() {
-    let coming_and_going = [
-        (1, FindsNothing(Z)),
-        (2, Writes(Z, 21)),
-        (2, Commits),
-        (3, Removes(Z, 31)),
-        (3, Writes(X, 32)),
-        (3, Commits),
-        (1, Reads(X, 32)),
-        (1, Commits),
-    ];
-    let mut history = history(&[&BEGIN[..], &coming_and_going].concat());
+    let mut history = history("r1[z=] w2[z=21] c2 d3[z=31] w3[x=32] c3 r1[x=32] c1");
     assert_eq!(anomalies(&history), [Phantom], "it was read before both");
     let end = history.txns[3].ended;
     history.txns[1].ops[0].end = end;
@@ -300,18 +175,10 @@ fn nothing_is_concluded_from_what_may_have_been() {
 /// A violation says what happened in terms that can be followed.
 #[test]
 fn a_cycle_can_be_read() {
-    let write_skew = [
-        (1, Reads(X, 1)),
-        (2, Reads(Y, 2)),
-        (1, Writes(Y, 11)),
-        (2, Writes(X, 21)),
-        (1, Commits),
-        (2, Commits),
-    ];
-    let found = check(&history(&[&BEGIN[..], &write_skew].concat()));
-    let expected = "T1 before T2: T1 saw #1 of key 1, T2 wrote over it #21\n\
-                    T2 before T1: T2 saw #2 of key 2, T1 wrote over it #11\n  \
-                    T1 (client 1) [7-8] get 1 = #1; [11-12] put 2 = #11; [16] commit\n  \
-                    T2 (client 2) [9-10] get 2 = #2; [13-14] put 1 = #21; [18] commit\n";
+    let found = check(&history(WRITE_SKEW));
+    let expected = "T1 before T2: T1 saw #1 of key 10, T2 wrote over it #21\n\
+                    T2 before T1: T2 saw #2 of key 20, T1 wrote over it #11\n  \
+                    T1 (client 1) [7-8] get 10 = #1; [11-12] put 20 = #11; [16] commit\n  \
+                    T2 (client 2) [9-10] get 20 = #2; [13-14] put 10 = #21; [18] commit\n";
     assert_eq!(found[0].text, expected);
 }

@@ -96,6 +96,7 @@ mod checker_tests;
 mod client;
 mod graph;
 mod history;
+mod notation;
 #[path = "../../fuzz/src/random.rs"]
 mod random;
 mod reduce;

@@ -22,7 +22,7 @@ use tidegate_engine::wal::LogSettings;
 use tidegate_engine::{Durability, Isolation, PageSize, Store, StoreOptions, TxnError, TxnOptions};
 
 use super::Random;
-use super::halting::HaltingDisk;
+use super::halting::halting;
 use super::load::{Trees, WORKERS, apply, last_number};
 
 /// Names the directory, and so says that this process is a child.
@@ -84,11 +84,11 @@ fn run(directory: &Path) -> Result<(), TxnError> {
         tidegate_engine::StoreError::Io { action: "open the directory", source }
     })?;
     let halt_after = env::var(HALT_AFTER).ok().and_then(|number| number.parse().ok());
-    let disk = Arc::new(HaltingDisk::new(disk, halt_after, || say("halted")));
+    let (disk, never_halt) = halting(Arc::new(disk), halt_after, || say("halted"));
     // Whoever halts must be who opens, or it is not known where.
     let options = options().background(halt_after.is_none());
-    let store = Store::open(&(Arc::clone(&disk) as Arc<dyn Disk>), &options)?;
-    disk.never_halt();
+    let store = Store::open(&(Arc::new(disk) as Arc<dyn Disk>), &options)?;
+    never_halt();
     say("opened");
     let trees = Trees::of(&store)?;
     let seed = u64::from(process::id());

@@ -11,9 +11,8 @@
 //!   seventh does everything, rolls all of it back, and does it again.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
-use tidegate_engine::{Direction, Store, StoreError, Transaction, TreeHandle, TxnError};
+use tidegate_engine::{Store, StoreError, Transaction, TreeHandle, TxnError};
 
 use super::Random;
 
@@ -89,10 +88,7 @@ pub(crate) fn last_number(
     trees: &Trees,
     worker: u8,
 ) -> Result<u64, TxnError> {
-    let (low, high) = (journal_key(worker, 0), journal_key(worker, u64::MAX));
-    let range = (Bound::Included(&low[..]), Bound::Included(&high[..]));
-    let mut cursor = transaction.cursor(&trees.journal, range, Direction::Down)?;
-    let last = cursor.next(transaction)?;
+    let last = transaction.prefix(&trees.journal, &[worker])?.next_back().transpose()?;
     Ok(last.map_or(0, |(key, _)| u64::from_be_bytes(key[1..].try_into().unwrap())))
 }
 

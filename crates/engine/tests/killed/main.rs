@@ -26,6 +26,8 @@
 
 mod child;
 mod halting;
+#[path = "../common/hooked.rs"]
+mod hooked;
 mod load;
 #[path = "../../fuzz/src/random.rs"]
 mod random;
@@ -33,7 +35,6 @@ mod random;
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{BufRead, BufReader};
-use std::ops::Bound;
 use std::path::Path;
 use std::process::{self, Command, Stdio};
 use std::sync::Arc;
@@ -43,7 +44,7 @@ use std::time::Duration;
 
 use tidegate_engine::disk::{Disk, FileDisk, IoMode};
 use tidegate_engine::wal::LogId;
-use tidegate_engine::{Direction, Store, Transaction, TreeHandle, TxnOptions};
+use tidegate_engine::{Store, Transaction, TreeHandle, TxnOptions};
 
 use random::Random;
 
@@ -254,13 +255,7 @@ impl Subject<'_> {
 }
 
 fn entries(transaction: &mut Transaction, tree: &TreeHandle) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let all = (Bound::Unbounded, Bound::Unbounded);
-    let mut cursor = transaction.cursor(tree, all, Direction::Up).unwrap();
-    let mut entries = BTreeMap::new();
-    while let Some((key, value)) = cursor.next(transaction).unwrap() {
-        entries.insert(key.to_vec(), value.to_vec());
-    }
-    entries
+    transaction.entries(tree).unwrap().map(Result::unwrap).collect()
 }
 
 fn kill_again_and_again(test: &str, seed: u64, rounds: usize) {

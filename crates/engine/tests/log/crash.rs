@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_engine::disk::{Crash, Disk, Faults, SimulatedDisk};
 use tidegate_engine::wal::{Log, LogError, Lsn};
 
-use crate::{Random, SETTINGS, create, for_seeds, new_disk, open, records};
+use crate::{Random, SETTINGS, create, for_seeds, new_disk, new_log, open, records};
 
 /// A log, and what its user knows of it.
 struct Story {
@@ -188,8 +188,7 @@ fn creating_can_be_interrupted_anywhere() {
 
 #[test]
 fn what_survives_beyond_a_hole_never_comes_back() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     // Of these two only the second arrives; nobody forced either.
     let first = log.append(&[1; 600]).expect("room");
     let second = log.append(&[2; 600]).expect("room");
@@ -210,8 +209,7 @@ fn what_survives_beyond_a_hole_never_comes_back() {
 
 #[test]
 fn what_a_killed_process_wrote_is_durable_after_opening() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     let lsn = log.append(&[1; 3_000]).expect("room");
     let next = log.append(&[2; 3_000]).expect("room");
     log.write_out(next).expect("a disk without faults");

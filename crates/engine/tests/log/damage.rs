@@ -9,15 +9,14 @@ use tidegate_engine::wal::{
     RECORD_HEADER, SEGMENT_HEADER,
 };
 
-use crate::{SETTINGS, append_all, create, files, new_disk, open, records, try_open};
+use crate::{SETTINGS, append_all, create, files, new_disk, new_log, open, records, try_open};
 
 const FIRST: &str = "log-0000000000000000.wal";
 const SECOND: &str = "log-0000000000001000.wal";
 
 /// Three segments of records, forced one by one.
 fn sample(is_sealed: bool) -> (Arc<SimulatedDisk>, Vec<(Lsn, Vec<u8>)>) {
-    let disk = new_disk(7);
-    let log = create(&disk);
+    let (disk, log) = new_log(7);
     let mut appended = Vec::new();
     for number in 0_u8..14 {
         let payload = vec![number; 100 + 60 * usize::from(number)];
@@ -36,6 +35,18 @@ fn sample(is_sealed: bool) -> (Arc<SimulatedDisk>, Vec<(Lsn, Vec<u8>)>) {
 /// What an open finds.
 fn found(disk: &Arc<SimulatedDisk>) -> Result<Vec<(Lsn, Vec<u8>)>, LogError> {
     try_open(disk, Lsn::ZERO).map(|(log, _)| records(&log, Lsn::ZERO))
+}
+
+/// Makes a whole header of another format version, without what version 1 does not have.
+fn set_version(disk: &SimulatedDisk, name: &str, version: u32) {
+    let file = disk.open(name, Open::Existing).expect("a file");
+    let mut header = [0; SEGMENT_HEADER];
+    file.read_at(&mut header, 0).expect("a header");
+    header[8..12].copy_from_slice(&version.to_le_bytes());
+    header[40..48].fill(0);
+    let sum = crc32c::crc32c(&header[..508]);
+    header[508..].copy_from_slice(&sum.to_le_bytes());
+    file.write_at(&header, 0).expect("a disk without faults");
 }
 
 /// Flips bits all over the files; `allowed` says how many records may be missing at the end.
@@ -79,8 +90,7 @@ fn without_a_seal_only_the_last_write_can_get_lost() {
 
 #[test]
 fn the_example_of_the_module_holds() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     let lsns = [&[1_u8; 16][..], &[2; 8], &[3; 8]].map(|payload| {
         let lsn = log.append(payload).expect("room");
         log.force(lsn).expect("a disk without faults");
@@ -133,14 +143,7 @@ fn the_newest_segment_cut_or_missing_is_damage() {
 fn a_log_of_the_first_version_goes_on() {
     let (disk, records) = sample(false);
     for name in files(&disk, "log-") {
-        let file = disk.open(&name, Open::Existing).expect("a file");
-        let mut header = [0; SEGMENT_HEADER];
-        file.read_at(&mut header, 0).expect("a header");
-        header[8..12].copy_from_slice(&1_u32.to_le_bytes());
-        header[40..48].fill(0);
-        let sum = crc32c::crc32c(&header[..508]);
-        header[508..].copy_from_slice(&sum.to_le_bytes());
-        file.write_at(&header, 0).expect("a disk without faults");
+        set_version(&disk, &name, 1);
     }
     let (_, tail) = open(&Arc::new(disk.fork()), Lsn::ZERO);
     let end = tail.end;
@@ -173,8 +176,7 @@ fn a_mark_across_two_blocks_is_seen() {
 
 #[test]
 fn a_sealed_log_says_so_until_it_goes_on() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     append_all(&log, &[b"a", b"b"]);
     log.seal().expect("a disk without faults");
     let end = log.end();
@@ -249,13 +251,7 @@ fn files_of_another_log_or_version_are_refused() {
         "{error}"
     );
 
-    let file = disk.open(SECOND, Open::Existing).expect("a file");
-    let mut header = [0; SEGMENT_HEADER];
-    file.read_at(&mut header, 0).expect("a header");
-    header[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
-    let sum = crc32c::crc32c(&header[..508]);
-    header[508..].copy_from_slice(&sum.to_le_bytes());
-    file.write_at(&header, 0).expect("a disk without faults");
+    set_version(&disk, SECOND, FORMAT_VERSION + 1);
     let error = found(&disk).expect_err("a newer version");
     assert!(
         matches!(&error, LogError::NewerVersion { file, version, .. }
@@ -290,8 +286,7 @@ fn settings_out_of_range_are_named() {
 
 #[test]
 fn the_bytes_are_as_documented() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     let lsn = log.append(b"payload").expect("room");
     log.force(lsn).expect("a disk without faults");
     let bytes = &disk.image()[FIRST];

@@ -6,8 +6,8 @@ use tidegate_engine::disk::{Crash, Disk, Faults, SimulatedDisk};
 use tidegate_engine::wal::{Log, LogError, LogSettings, Lsn};
 
 use crate::{
-    Random, SEGMENT_ROOM, SETTINGS, append_all, create, files, for_seeds, new_disk, open, records,
-    try_open,
+    Random, SEGMENT_ROOM, SETTINGS, append_all, create, files, for_seeds, new_disk, new_log, open,
+    records, try_open,
 };
 
 #[test]
@@ -20,8 +20,7 @@ fn records_that_do_not_fit_begin_the_next_segment() {
         (SEGMENT_ROOM - 16 - 24, 4_096 - 24),
     ];
     for (length, second) in cases {
-        let disk = new_disk(1);
-        let log = create(&disk);
+        let (disk, log) = new_log(1);
         let appended = append_all(&log, &[&vec![1; length], &[2; 8], &[3; 100]]);
         assert_eq!(appended[1].0, Lsn(second));
         log.force(appended[0].0).expect("a disk without faults");
@@ -37,8 +36,7 @@ fn records_that_do_not_fit_begin_the_next_segment() {
 /// A log can be opened from what its end was at any time.
 #[test]
 fn every_end_is_a_place_to_open_from() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     let mut ends = Vec::new();
     let mut appended = Vec::new();
     for number in 0_u8..60 {
@@ -69,8 +67,7 @@ fn a_record_that_fits_no_segment_is_refused() {
 
 #[test]
 fn what_is_not_forced_is_written_when_the_buffer_is_full() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (_, log) = new_log(1);
     let payloads: Vec<Vec<u8>> = (0..100).map(|number| vec![number; 500]).collect();
     let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
     let appended = append_all(&log, &payloads);
@@ -86,8 +83,7 @@ fn what_is_not_forced_is_written_when_the_buffer_is_full() {
 
 #[test]
 fn dropping_writes_nothing() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     append_all(&log, &[b"one", b"two"]);
     let operations = disk.operations();
     drop(log);
@@ -128,8 +124,7 @@ fn segments_given_up_are_used_again_and_keep_nothing() {
 fn a_segment_never_has_the_header_of_another() {
     let payload: &[u8] = &[1; 3_000];
     for_seeds(0..200, |seed| {
-        let disk = new_disk(seed);
-        let log = create(&disk);
+        let (disk, log) = new_log(seed);
         append_all(&log, &[payload; 3]);
         log.force(log.end()).expect("a disk without faults");
         let crash_after = Some(seed % 10);
@@ -148,8 +143,7 @@ fn a_segment_never_has_the_header_of_another() {
 
 #[test]
 fn what_was_given_up_is_not_read() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     let payload: &[u8] = &[1; 3_000];
     let appended = append_all(&log, &[payload; 4]);
     log.force(log.end()).expect("a disk without faults");
@@ -168,8 +162,7 @@ fn what_was_given_up_is_not_read() {
 
 #[test]
 fn at_the_very_end_of_a_segment_one_file_stays() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     let payload: &[u8] = &[1; SEGMENT_ROOM - 16];
     let appended = append_all(&log, &[payload]);
     log.force(appended[0].0).expect("a disk without faults");
@@ -192,8 +185,7 @@ fn broken(write_error: f64, sync_error: f64) -> Faults {
 #[test]
 fn after_an_error_the_log_is_closed() {
     for faults in [broken(1.0, 0.0), broken(0.0, 1.0)] {
-        let disk = new_disk(1);
-        let log = create(&disk);
+        let (disk, log) = new_log(1);
         let kept = append_all(&log, &[b"forced"]);
         log.force(kept[0].0).expect("a disk without faults");
         let lost = log.append(b"lost").expect("room");
@@ -258,8 +250,7 @@ fn a_full_disk_loses_only_what_was_not_forced() {
 
 #[test]
 fn an_error_of_reading_is_told() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     let appended = append_all(&log, &[b"one"]);
     log.force(appended[0].0).expect("a disk without faults");
     disk.set_faults(Faults { read_error: 1.0, ..Faults::default() });

@@ -5,6 +5,8 @@
 mod crash;
 mod damage;
 mod files;
+#[path = "../common/hooked.rs"]
+mod hooked;
 mod model;
 #[path = "../../fuzz/src/random.rs"]
 mod random;
@@ -35,6 +37,12 @@ fn new_disk(seed: u64) -> Arc<SimulatedDisk> {
 
 fn create(disk: &Arc<SimulatedDisk>) -> Log {
     Log::create(Arc::clone(disk) as Arc<dyn Disk>, SETTINGS).expect("a new log")
+}
+
+fn new_log(seed: u64) -> (Arc<SimulatedDisk>, Log) {
+    let disk = new_disk(seed);
+    let log = create(&disk);
+    (disk, log)
 }
 
 fn try_open(disk: &Arc<SimulatedDisk>, from: Lsn) -> Result<(Log, Tail), LogError> {

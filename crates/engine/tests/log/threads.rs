@@ -5,18 +5,18 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_engine::disk::{Claim, Crash, Disk, File, Open, SimulatedDisk};
+use tidegate_engine::disk::{Crash, Disk};
 use tidegate_engine::wal::{Log, LogError, LogSettings, Lsn};
 
-use crate::{SETTINGS, create, new_disk, open, records};
+use crate::hooked::{Change, Hook, HookedDisk};
+use crate::{SETTINGS, new_disk, new_log, open, records};
 
 const THREADS: u64 = 8;
 
 #[test]
 fn records_of_many_threads_are_in_one_order() {
     const EACH: u64 = 400;
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (disk, log) = new_log(1);
     let appended = thread::scope(|scope| {
         let work = |thread: u64| {
             let log = &log;
@@ -58,12 +58,7 @@ fn records_of_many_threads_are_in_one_order() {
     assert_eq!(records(&open(&disk, Lsn::ZERO).0, Lsn::ZERO)[..expected.len()], expected);
 }
 
-/// A disk whose syncs wait while the gate is shut.
-struct GatedDisk {
-    disk: Arc<SimulatedDisk>,
-    gate: Arc<Gate>,
-}
-
+/// What syncs wait for while it is shut.
 #[derive(Default)]
 struct Gate {
     state: Mutex<GateState>,
@@ -97,64 +92,14 @@ impl Gate {
     }
 }
 
-impl Disk for GatedDisk {
-    fn open(&self, name: &str, how: Open) -> io::Result<Arc<dyn File>> {
-        let file = self.disk.open(name, how)?;
-        Ok(Arc::new(GatedFile { file, gate: Arc::clone(&self.gate) }))
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.disk.list()
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn sync_directory(&self) -> io::Result<()> {
-        self.disk.sync_directory()
-    }
-
-    fn claim(&self) -> io::Result<Claim> {
-        self.disk.claim()
-    }
-}
-
-struct GatedFile {
-    file: Arc<dyn File>,
-    gate: Arc<Gate>,
-}
-
-impl File for GatedFile {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_at(bytes, offset)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.gate.pass()?;
-        self.file.sync()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-}
-
 fn gated() -> (Log, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
-    let disk = GatedDisk { disk: new_disk(1), gate: Arc::clone(&gate) };
+    let at_gate = Arc::clone(&gate);
+    let hook: Hook = Arc::new(move |change| match change {
+        Change::Sync => at_gate.pass(),
+        _ => Ok(()),
+    });
+    let disk = HookedDisk { disk: new_disk(1), hook };
     (Log::create(Arc::new(disk), SETTINGS).expect("a new log"), gate)
 }
 
@@ -230,8 +175,7 @@ fn appending_waits_for_room_while_another_syncs() {
 
 #[test]
 fn lazily_synced_records_become_durable() {
-    let disk = new_disk(1);
-    let log = create(&disk);
+    let (_, log) = new_log(1);
     for number in 0_u64..20 {
         let lsn = log.append(&number.to_le_bytes()).expect("room");
         log.force_soon().expect("an open log");

@@ -1,38 +1,23 @@
 //! Bulk load, and locks that many locks become.
 
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_engine::disk::{Crash, Faults};
 use tidegate_engine::lock::{LockSettings, ModeTable};
-use tidegate_engine::wal::LogId;
-use tidegate_engine::{Direction, Isolation, Lockable, Store, TreeHandle, TxnError, TxnOptions};
+use tidegate_engine::{Isolation, Lockable, TxnError, TxnOptions};
 
-use super::{Random, disk, options, shared};
+use super::{Random, at, new_store, options, reopen, scan};
 
 fn rows(count: u32) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     let mut random = Random::new(7);
     (0..count).map(move |key| (key.to_be_bytes().to_vec(), random.bytes_up_to(80)))
 }
 
-fn scan(store: &Store, tree: &TreeHandle) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut transaction = store.begin(TxnOptions::default());
-    let all = (Bound::Unbounded, Bound::Unbounded);
-    let mut cursor = transaction.cursor(tree, all, Direction::Up).unwrap();
-    let mut found = Vec::new();
-    while let Some((key, value)) = cursor.next(&mut transaction).unwrap() {
-        found.push((key.to_vec(), value.to_vec()));
-    }
-    found
-}
-
 #[test]
 fn leaves_are_as_full_as_was_asked_for() {
     for (percent, low, high) in [(50, 0.46, 0.51), (80, 0.76, 0.81), (100, 0.97, 1.0)] {
-        let disk = disk(1);
-        let store = Store::create(&shared(&disk), LogId(1), &options()).unwrap();
-        let tree = store.create_tree("tree").unwrap();
+        let (_, store, tree) = new_store(1, &options());
         assert_eq!(store.bulk_load(&tree, percent, rows(20_000)).unwrap(), 20_000);
         let fills = tree.fills().unwrap();
         let mean = fills.iter().map(|leaf| leaf.fill).sum::<f64>() / fills.len() as f64;
@@ -44,9 +29,7 @@ fn leaves_are_as_full_as_was_asked_for() {
 
 #[test]
 fn a_load_goes_on_behind_what_is_there_and_only_there() {
-    let disk = disk(1);
-    let store = Store::create(&shared(&disk), LogId(1), &options()).unwrap();
-    let tree = store.create_tree("tree").unwrap();
+    let (_, store, tree) = new_store(1, &options());
     store.bulk_load(&tree, 100, rows(500)).unwrap();
     store.bulk_load(&tree, 100, rows(2_000).skip(500)).unwrap();
     assert_eq!(scan(&store, &tree), rows(2_000).collect::<Vec<_>>());
@@ -63,15 +46,13 @@ fn a_load_goes_on_behind_what_is_there_and_only_there() {
 fn a_load_that_is_cut_off_leaves_its_first_part() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
-        let first = disk(seed);
-        let store = Store::create(&shared(&first), LogId(seed), &options()).unwrap();
-        let tree = store.create_tree("tree").unwrap();
+        let (first, store, tree) = new_store(seed, &options());
         let crash_after = Some(1 + random.below(120));
         first.set_faults(Faults { crash_after, ..Faults::default() });
         let loaded = store.bulk_load(&tree, 90, rows(5_000)).is_ok();
         drop((tree, store));
         let crashed = Arc::new(first.crash(Crash::Random));
-        let store = Store::open(&shared(&crashed), &options()).unwrap();
+        let store = reopen(&crashed);
         store.check().unwrap();
         let found = scan(&store, &store.tree("tree").unwrap());
         let expected: Vec<_> = rows(5_000).take(found.len()).collect();
@@ -82,10 +63,8 @@ fn a_load_that_is_cut_off_leaves_its_first_part() {
 
 #[test]
 fn many_locks_on_keys_become_one_on_the_tree_unless_others_are_there() {
-    let disk = disk(1);
     let options = options().escalate_at(Some(100));
-    let store = Store::create(&shared(&disk), LogId(1), &options).unwrap();
-    let tree = store.create_tree("tree").unwrap();
+    let (_, store, tree) = new_store(1, &options);
     let mut alone = store.begin(TxnOptions::default());
     for (key, value) in rows(1_000) {
         alone.insert(&tree, &key, &value).unwrap();
@@ -115,12 +94,10 @@ fn many_locks_on_keys_become_one_on_the_tree_unless_others_are_there() {
 
 #[test]
 fn the_detector_breaks_deadlocks_where_nobody_else_does() {
-    let disk = disk(1);
     let locks = LockSettings { check_on_block: false, timeout: None, ..LockSettings::default() };
     let detect_every = Some(Duration::from_millis(5));
     let options = options().locks(locks).detect_every(detect_every);
-    let store = Store::create(&shared(&disk), LogId(1), &options).unwrap();
-    let tree = store.create_tree("tree").unwrap();
+    let (_, store, tree) = new_store(1, &options);
     let barrier = std::sync::Barrier::new(2);
     let run = |first: &[u8], second: &[u8]| {
         let mut transaction = store.begin(TxnOptions::default());
@@ -140,12 +117,10 @@ fn the_detector_breaks_deadlocks_where_nobody_else_does() {
 /// Read committed needs no locks where all of a page is committed, and waits where it is not.
 #[test]
 fn what_is_committed_is_read_without_locks() {
-    let disk = disk(1);
     let locks = LockSettings { timeout: Some(Duration::ZERO), ..LockSettings::default() };
-    let store = Store::create(&shared(&disk), LogId(1), &options().locks(locks)).unwrap();
-    let tree = store.create_tree("tree").unwrap();
+    let (_, store, tree) = new_store(1, &options().locks(locks));
     store.bulk_load(&tree, 100, rows(2_000)).unwrap();
-    let committed = TxnOptions::default().isolation(Isolation::ReadCommitted);
+    let committed = at(Isolation::ReadCommitted);
     let mut reader = store.begin(committed);
     let key = |key: u32| key.to_be_bytes();
     assert_eq!(reader.get(&tree, &key(700)).unwrap(), rows(701).last().map(|(_, value)| value));
@@ -162,13 +137,8 @@ fn what_is_committed_is_read_without_locks() {
     writer.commit().unwrap();
     let mut reader = store.begin(committed);
     assert_eq!(reader.get(&tree, &key(700)).unwrap().unwrap(), b"not committed");
-    let range = (Bound::Included(&key(600)[..]), Bound::Excluded(&key(800)[..]));
-    let mut cursor = reader.cursor(&tree, range, Direction::Up).unwrap();
-    let mut count = 0;
-    while cursor.next(&mut reader).unwrap().is_some() {
-        count += 1;
-    }
-    assert_eq!(count, 200);
+    let range = reader.range(&tree, key(600)..key(800)).unwrap();
+    assert_eq!(range.map(Result::unwrap).count(), 200);
 }
 
 /// Two kinds of modes side by side, as an XML store on the engine has them: nodes and levels.
@@ -187,10 +157,8 @@ fn a_client_locks_its_own_resources_in_its_own_modes() {
      XX XX XX XX
     ";
     let modes = ModeTable::parse(compatibility, conversion).unwrap();
-    let disk = disk(1);
     let locks = LockSettings { timeout: Some(Duration::ZERO), ..LockSettings::default() };
-    let options = options().locks(locks).client_modes(Some(modes));
-    let store = Store::create(&shared(&disk), LogId(1), &options).unwrap();
+    let (_, store, _) = new_store(1, &options().locks(locks).client_modes(Some(modes)));
     let mode = |name| store.client_mode(name).unwrap();
     assert_eq!(store.client_mode("IX"), None);
     let (one, other) = (Lockable::Client(1, 7), Lockable::Client(1, 8));

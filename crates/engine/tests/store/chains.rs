@@ -10,13 +10,14 @@
 //! lost later. The fate of the one transaction whose commit returned an error is open until
 //! somebody reads it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use tidegate_engine::disk::{Crash, Disk, Faults, Open, SimulatedDisk};
 use tidegate_engine::wal::{LogId, LogSettings};
 use tidegate_engine::{Store, StoreOptions, TreeHandle, TxnOptions};
 
-use super::{Model, Random, disk, options, shared};
+use super::{Model, Random, disk, new_store, options, reopen, shared};
 
 const CRASHES: [Crash; 4] = [Crash::Kept, Crash::Lost, Crash::Random, Crash::Weak];
 
@@ -116,7 +117,8 @@ impl Chain {
                     self.expected.resolve(&found, &self.story);
                 }
             } else {
-                self.work(&store);
+                let transactions = self.random.below(25);
+                self.work(&store, transactions);
             }
             if kind == 1 {
                 // Ended in the few operations in which pages are written and the log is given up.
@@ -132,11 +134,11 @@ impl Chain {
     }
 
     /// Reads everything, then changes it until something fails or there was enough.
-    fn work(&mut self, store: &Store) {
+    fn work(&mut self, store: &Store, transactions: u64) {
         let Some(found) = self.read(store) else { return };
         self.expected.resolve(&found, &self.story);
         let Ok(tree) = store.create_tree("tree") else { return };
-        for _ in 0..self.random.below(25) {
+        for _ in 0..transactions {
             if !self.transact(store, &tree) {
                 assert_stopped(store, &tree, &self.story);
                 return;
@@ -206,6 +208,8 @@ impl Chain {
                 Ok(store) => store,
                 Err(error) => panic!("{case}: {error}\n{}", self.disk.trace()),
             };
+            let redone = store.recovery().redone;
+            assert!(ending == 0 || redone == 0, "{case}: a second recovery redoes {redone}");
             let found = self.read(&store).unwrap();
             self.expected.resolve(&found, &case);
             if let Err(error) = store.check() {
@@ -222,6 +226,31 @@ impl Chain {
         let mut chain = Chain::new(seed);
         for _ in 0..=chain.random.below(3) {
             chain.live();
+        }
+        chain.verify();
+    }
+
+    /// Has the machine stop after so many operations at most.
+    fn switch_off_within(&mut self, bound: u64) {
+        let operations = 1 + self.random.below(bound);
+        self.story = format!("{}, off after {operations}", self.story);
+        self.disk.set_faults(Faults { crash_after: Some(operations), ..Faults::default() });
+    }
+
+    /// A life of work until the machine is switched off. Every third recovery is cut off as well.
+    fn run_until_off(seed: u64) {
+        let mut chain = Chain { keys: 400, ..Chain::new(seed) };
+        let how = CRASHES[usize::try_from(seed % 4).unwrap()];
+        chain.story = format!("{}, {how:?}", chain.story);
+        chain.switch_off_within(400);
+        if let Some(store) = chain.open() {
+            chain.work(&store, u64::MAX);
+        }
+        chain.disk = Arc::new(chain.disk.crash(how));
+        if seed.is_multiple_of(3) {
+            chain.switch_off_within(30);
+            drop(chain.open());
+            chain.disk = Arc::new(chain.disk.crash(how));
         }
         chain.verify();
     }
@@ -250,6 +279,61 @@ fn no_chain_of_20000_loses_what_was_acknowledged() {
         if seed % 1_000 == 999 {
             println!("{} chains, {:.0} s", seed - 99_999, began.elapsed().as_secs_f64());
         }
+    }
+}
+
+#[test]
+fn after_a_crash_everything_acknowledged_is_there_and_nothing_by_halves() {
+    println!("seeds 0 to 399");
+    (0..400).for_each(Chain::run_until_off);
+}
+
+#[test]
+#[ignore = "soak: ten thousand crashes"]
+fn after_ten_thousand_crashes_everything_acknowledged_is_there() {
+    println!("seeds 1000 to 10999");
+    (1_000..11_000).for_each(Chain::run_until_off);
+}
+
+/// Threads commit while another takes checkpoints, until the machine is switched off: what was
+/// acknowledged to any of them is there.
+#[test]
+fn what_was_acknowledged_to_any_thread_survives_checkpoints_and_crashes() {
+    for seed in 0..20 {
+        let random = &mut Random::new(seed);
+        let (disk, store, tree) = new_store(seed, &options());
+        let operations = 200 + random.below(3_000);
+        disk.set_faults(Faults { crash_after: Some(operations), ..Faults::default() });
+        let acknowledged = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for writer in 0..4_u64 {
+                let (store, tree, acknowledged) = (&store, &tree, &acknowledged);
+                scope.spawn(move || {
+                    for number in 0_u64.. {
+                        let key = [writer.to_be_bytes(), number.to_be_bytes()].concat();
+                        let mut transaction = store.begin(TxnOptions::default());
+                        let put = transaction.insert(tree, &key, &[7; 100]);
+                        if put.is_err() || transaction.commit().is_err() {
+                            return;
+                        }
+                        acknowledged.lock().unwrap().push(key);
+                    }
+                });
+            }
+            scope.spawn(|| while store.checkpoint().is_ok() {});
+        });
+        drop((tree, store));
+        let crashed = Arc::new(disk.crash([Crash::Lost, Crash::Random][(seed % 2) as usize]));
+        let store = reopen(&crashed);
+        let tree = store.tree("tree").unwrap();
+        let mut transaction = store.begin(TxnOptions::default());
+        let acknowledged = acknowledged.into_inner().unwrap();
+        for key in &acknowledged {
+            let value = transaction.get(&tree, key).unwrap();
+            assert!(value.is_some(), "seed {seed}: one of {} is lost", acknowledged.len());
+        }
+        drop(transaction);
+        store.check().unwrap();
     }
 }
 
@@ -322,9 +406,7 @@ const ROWS: u8 = 40;
 
 /// Rows committed one by one, and a tree for them.
 fn forty_rows(seed: u64) -> (Arc<SimulatedDisk>, Store) {
-    let disk = disk(seed);
-    let store = Store::create(&shared(&disk), LogId(seed), &options()).unwrap();
-    let tree = store.create_tree("tree").unwrap();
+    let (disk, store, tree) = new_store(seed, &options());
     for row in 0..ROWS {
         let mut transaction = store.begin(TxnOptions::default());
         transaction.put(&tree, &[row], &[row; 100]).unwrap();

@@ -1,6 +1,5 @@
 //! What others see when the store fails, and while a commit is not yet durable.
 
-use std::io;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate_engine::disk::{Claim, Crash, Disk, Faults, File, FileDisk, IoMode, Open};
+use tidegate_engine::disk::{Crash, Disk, Faults, FileDisk, IoMode};
 use tidegate_engine::lock::LockSettings;
 use tidegate_engine::wal::{LogError, LogId, LogSettings};
 use tidegate_engine::{
@@ -18,18 +17,8 @@ use tidegate_engine::{
     TxnOptions,
 };
 
-use super::{Random, disk, options, shared};
-
-const LEVELS: [Isolation; 4] = [
-    Isolation::ReadUncommitted,
-    Isolation::ReadCommitted,
-    Isolation::RepeatableRead,
-    Isolation::Serializable,
-];
-
-fn at(isolation: Isolation) -> TxnOptions {
-    TxnOptions::default().isolation(isolation)
-}
+use super::hooked::{Change, Hook, HookedDisk};
+use super::{LEVELS, Random, at, disk, new_store, options, shared};
 
 fn is_failed<T>(result: &Result<T, TxnError>) -> bool {
     matches!(result, Err(TxnError::Store(StoreError::Log(LogError::Failed { .. }))))
@@ -40,9 +29,7 @@ fn is_failed<T>(result: &Result<T, TxnError>) -> bool {
 #[test]
 fn after_the_log_has_failed_nothing_uncommitted_is_seen() {
     for isolation in LEVELS {
-        let disk = disk(1);
-        let store = Store::create(&shared(&disk), LogId(1), &options()).unwrap();
-        let tree = store.create_tree("tree").unwrap();
+        let (disk, store, tree) = new_store(1, &options());
         let mut first = store.begin(TxnOptions::default());
         first.put(&tree, b"a", b"committed").unwrap();
         first.put(&tree, b"b", b"committed").unwrap();
@@ -84,9 +71,7 @@ fn after_the_log_has_failed_nothing_uncommitted_is_seen() {
 /// that one wrote.
 #[test]
 fn who_waited_for_a_transaction_that_cannot_be_rolled_back_is_told() {
-    let disk = disk(2);
-    let store = Store::create(&shared(&disk), LogId(2), &options()).unwrap();
-    let tree = store.create_tree("tree").unwrap();
+    let (disk, store, tree) = new_store(2, &options());
     let mut doomed = store.begin(TxnOptions::default());
     doomed.put(&tree, b"a", b"never").unwrap();
     thread::scope(|scope| {
@@ -106,89 +91,29 @@ fn who_waited_for_a_transaction_that_cannot_be_rolled_back_is_told() {
     });
 }
 
-/// A disk whose syncs wait, when asked to, until they are let go.
-struct HeldDisk {
-    disk: Arc<dyn Disk>,
-    hold: Arc<Mutex<Option<Hold>>>,
-}
-
-struct Hold {
-    reached: Sender<()>,
-    go_on: Receiver<()>,
-}
-
-struct HeldFile {
-    file: Arc<dyn File>,
-    hold: Arc<Mutex<Option<Hold>>>,
-}
-
-impl Disk for HeldDisk {
-    fn open(&self, name: &str, how: Open) -> io::Result<Arc<dyn File>> {
-        let file = self.disk.open(name, how)?;
-        Ok(Arc::new(HeldFile { file, hold: Arc::clone(&self.hold) }))
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.disk.list()
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn sync_directory(&self) -> io::Result<()> {
-        self.disk.sync_directory()
-    }
-
-    fn claim(&self) -> io::Result<Claim> {
-        self.disk.claim()
-    }
-}
-
-impl File for HeldFile {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_at(bytes, offset)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        let hold = self.hold.lock().take();
-        if let Some(Hold { reached, go_on }) = hold {
-            reached.send(()).unwrap();
-            go_on.recv().unwrap();
-        }
-        self.file.sync()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-}
-
 /// The change is durable, because another commit forced the log, and its own commit is not: until
 /// it is, readers at no level but the lowest see it.
 #[test]
 fn a_commit_is_not_seen_before_it_is_durable() {
     for isolation in &LEVELS[1..] {
         let plain = disk(3);
-        let hold = Arc::new(Mutex::new(None));
-        let waiting = HeldDisk { disk: shared(&plain), hold: Arc::clone(&hold) };
+        // The next sync says that it was reached, and waits.
+        let armed = Arc::new(Mutex::new(None::<(Sender<()>, Receiver<()>)>));
+        let taken = Arc::clone(&armed);
+        let hook: Hook = Arc::new(move |change| {
+            if matches!(change, Change::Sync)
+                && let Some((reached, go_on)) = taken.lock().take()
+            {
+                reached.send(()).unwrap();
+                go_on.recv().unwrap();
+            }
+            Ok(())
+        });
         let timeout = Some(Duration::from_millis(20));
         let locks = LockSettings { timeout, ..options().locks };
         let options = options().locks(locks);
-        let waiting: Arc<dyn Disk> = Arc::new(waiting);
-        let store = Store::create(&waiting, LogId(3), &options).unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(HookedDisk { disk: shared(&plain), hook });
+        let store = Store::create(&disk, LogId(3), &options).unwrap();
         let tree = store.create_tree("tree").unwrap();
         let mut early = store.begin(TxnOptions::default());
         early.put(&tree, b"a", b"new").unwrap();
@@ -198,7 +123,7 @@ fn a_commit_is_not_seen_before_it_is_durable() {
 
         let (reached, is_reached) = channel();
         let (go_on, waits) = channel();
-        *hold.lock() = Some(Hold { reached, go_on: waits });
+        *armed.lock() = Some((reached, waits));
         thread::scope(|scope| {
             let committing = scope.spawn(|| early.commit());
             is_reached.recv().unwrap();
@@ -378,9 +303,7 @@ fn a_checkpoint_of_any_size_fits_the_shortest_segments() {
     let small = LogSettings { segment_bytes: 9_728, ..base.log };
     let buffer_bytes = 4_000 * 4096;
     let options = base.log(small).buffer_bytes(buffer_bytes).buffer_bytes_max(buffer_bytes);
-    let disk = disk(5);
-    let store = Store::create(&shared(&disk), LogId(5), &options).unwrap();
-    let tree = store.create_tree("tree").unwrap();
+    let (disk, store, tree) = new_store(5, &options);
     for group in 0..30_u16 {
         let mut transaction = store.begin(TxnOptions::default());
         for row in 0..100_u16 {

@@ -1,20 +1,13 @@
 //! Reads for update: two that read and then write do not wait for each other in a circle.
 
 use std::ops::Bound;
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use std::thread;
 
-use tidegate_engine::wal::LogId;
-use tidegate_engine::{Direction, Isolation, Store, Transaction, TreeHandle, TxnError, TxnOptions};
+use tidegate_engine::{Direction, Isolation, Transaction, TreeHandle, TxnError};
 
-use super::{disk, options, shared};
+use super::{LEVELS, at, new_store, options};
 
-const LEVELS: [Isolation; 4] = [
-    Isolation::ReadUncommitted,
-    Isolation::ReadCommitted,
-    Isolation::RepeatableRead,
-    Isolation::Serializable,
-];
 const KEYS: u8 = 5;
 const ROUNDS: u8 = 50;
 const THREADS: usize = 4;
@@ -41,9 +34,8 @@ fn add(transaction: &mut Transaction, tree: &TreeHandle, all: bool) -> Result<()
 #[test]
 fn readers_for_update_take_turns_at_every_level() {
     for isolation in LEVELS {
-        let store = Arc::new(Store::create(&shared(&disk(1)), LogId(1), &options()).unwrap());
-        let tree = store.create_tree("tree").unwrap();
-        let options = TxnOptions::default().isolation(isolation);
+        let (_, store, tree) = new_store(1, &options());
+        let options = at(isolation);
         let mut first = store.begin(options);
         for key in 0..=KEYS {
             first.insert(&tree, &[key], &[0]).unwrap();
@@ -75,9 +67,8 @@ fn readers_for_update_take_turns_at_every_level() {
 fn a_gap_read_for_update_stays_empty_where_the_level_says_so() {
     for (isolation, waits) in [(Isolation::RepeatableRead, false), (Isolation::Serializable, true)]
     {
-        let store = Store::create(&shared(&disk(1)), LogId(1), &options()).unwrap();
-        let tree = store.create_tree("tree").unwrap();
-        let options = TxnOptions::default().isolation(isolation);
+        let (_, store, tree) = new_store(1, &options());
+        let options = at(isolation);
         for absent in [true, false] {
             let mut reader = store.begin(options);
             if absent {

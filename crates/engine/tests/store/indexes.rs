@@ -5,12 +5,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tidegate_engine::disk::{Crash, Faults};
-use tidegate_engine::wal::LogId;
 use tidegate_engine::{
-    Direction, IndexHandle, KeyExtractor, Store, Transaction, TreeHandle, TxnError, TxnOptions,
+    Direction, IndexHandle, KeyExtractor, KeyValue, Transaction, TreeHandle, TxnError, TxnOptions,
 };
 
-use super::{Model, Random, disk, options, shared};
+use super::{Model, Random, new_store, options, reopen};
 
 /// A row is found by each of the words of its value.
 fn words() -> KeyExtractor {
@@ -19,7 +18,7 @@ fn words() -> KeyExtractor {
     })
 }
 
-fn entries(transaction: &mut Transaction, index: &IndexHandle) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn entries(transaction: &mut Transaction, index: &IndexHandle) -> Vec<KeyValue> {
     let all = (Bound::Unbounded, Bound::Unbounded);
     let mut cursor = transaction.index_cursor(index, all, Direction::Up).unwrap();
     let mut entries = Vec::new();
@@ -29,7 +28,7 @@ fn entries(transaction: &mut Transaction, index: &IndexHandle) -> Vec<(Vec<u8>, 
     entries
 }
 
-fn expected(model: &Model) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn expected(model: &Model) -> Vec<KeyValue> {
     let mut entries = BTreeSet::new();
     for (key, value) in model {
         words()(key, value, &mut |word| {
@@ -61,9 +60,7 @@ fn an_index_has_an_entry_for_each_word_of_each_row() {
     for seed in 0..6 {
         println!("seed {seed}");
         let mut random = Random::new(seed);
-        let disk = disk(seed);
-        let store = Store::create(&shared(&disk), LogId(seed), &options()).unwrap();
-        let tree = store.create_tree("rows").unwrap();
+        let (_, store, tree) = new_store(seed, &options());
         let mut model = Model::new();
         // Some rows are there before the index.
         let mut transaction = store.begin(TxnOptions::default());
@@ -95,9 +92,7 @@ fn an_index_has_an_entry_for_each_word_of_each_row() {
 
 #[test]
 fn a_range_of_secondary_keys_is_read_either_way() {
-    let disk = disk(1);
-    let store = Store::create(&shared(&disk), LogId(1), &options()).unwrap();
-    let tree = store.create_tree("rows").unwrap();
+    let (_, store, tree) = new_store(1, &options());
     let index = store.create_index(&tree, "by word", words()).unwrap();
     let mut transaction = store.begin(TxnOptions::default());
     for (key, value) in [("1", "a b"), ("2", "b"), ("3", "b ba"), ("4", "c")] {
@@ -128,9 +123,7 @@ fn a_range_of_secondary_keys_is_read_either_way() {
 
 #[test]
 fn rows_wait_for_the_function_after_opening() {
-    let disk = disk(1);
-    let store = Store::create(&shared(&disk), LogId(1), &options()).unwrap();
-    let tree = store.create_tree("rows").unwrap();
+    let (disk, store, tree) = new_store(1, &options());
     let index = store.create_index(&tree, "by word", words()).unwrap();
     let mut transaction = store.begin(TxnOptions::default());
     transaction.insert(&tree, b"1", b"one").unwrap();
@@ -140,8 +133,8 @@ fn rows_wait_for_the_function_after_opening() {
     drop((tree, index));
     store.close().unwrap();
 
-    let store = Store::open(&shared(&disk), &options()).unwrap();
-    let tree = store.tree("rows").unwrap();
+    let store = reopen(&disk);
+    let tree = store.tree("tree").unwrap();
     let mut transaction = store.begin(TxnOptions::default());
     assert_eq!(transaction.get(&tree, b"1").unwrap().unwrap(), b"one");
     let refused = transaction.put(&tree, b"2", b"two");
@@ -153,7 +146,7 @@ fn rows_wait_for_the_function_after_opening() {
     transaction.commit().unwrap();
 
     let other = store.create_tree("other").unwrap();
-    for taken in ["by word", "rows"] {
+    for taken in ["by word", "tree"] {
         let refused = store.create_index(&other, taken, words());
         assert!(matches!(refused, Err(TxnError::NameTaken { .. })), "{taken}");
     }
@@ -165,9 +158,7 @@ fn rows_wait_for_the_function_after_opening() {
 fn after_a_crash_an_index_says_what_the_rows_say() {
     for seed in 0..120 {
         let mut random = Random::new(seed);
-        let first = disk(seed);
-        let store = Store::create(&shared(&first), LogId(seed), &options()).unwrap();
-        let tree = store.create_tree("rows").unwrap();
+        let (first, store, tree) = new_store(seed, &options());
         let mut transaction = store.begin(TxnOptions::default());
         for _ in 0..30 {
             change(&mut random, &mut transaction, &tree, &mut Model::new());
@@ -187,16 +178,11 @@ fn after_a_crash_an_index_says_what_the_rows_say() {
         }
         drop((tree, store));
         let crashed = Arc::new(first.crash(Crash::Random));
-        let store = Store::open(&shared(&crashed), &options()).unwrap();
-        let tree = store.tree("rows").unwrap();
+        let store = reopen(&crashed);
+        let tree = store.tree("tree").unwrap();
         let index = store.create_index(&tree, "by word", words()).unwrap();
         let mut transaction = store.begin(TxnOptions::default());
-        let mut rows = Model::new();
-        for key in 0..40_u64 {
-            let key = key.to_be_bytes();
-            let value = transaction.get(&tree, &key).unwrap();
-            rows.extend(value.map(|value| (key.to_vec(), value)));
-        }
+        let rows: Model = transaction.entries(&tree).unwrap().map(Result::unwrap).collect();
         assert_eq!(entries(&mut transaction, &index), expected(&rows), "seed {seed}");
         drop(transaction);
         store.check().unwrap();

@@ -1,7 +1,7 @@
 //! The store as a library: opened by its path, ranges as iterators, retried transactions.
 
 use std::cell::Cell;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 use tidegate_engine::lock::multi_granularity::{IX, S, X};
 use tidegate_engine::wal::LogId;
@@ -9,7 +9,7 @@ use tidegate_engine::{
     Direction, HeadError, KeyValue, Lockable, Store, StoreError, StoreOptions, TxnError, TxnOptions,
 };
 
-use crate::{Model, Random, disk, options, shared};
+use crate::{LEVELS, Model, Random, at, disk, new_store, options, shared};
 
 #[test]
 fn a_store_is_made_once_and_opened_by_its_path() {
@@ -36,31 +36,31 @@ fn a_store_is_made_once_and_opened_by_its_path() {
 fn ranges_are_what_a_map_has_from_both_ends() {
     for seed in 0..20 {
         let mut random = Random::new(seed);
-        let store = Store::create(&shared(&disk(seed)), LogId(seed), &options()).unwrap();
-        let tree = store.create_tree("tree").unwrap();
+        let (_, store, tree) = new_store(seed, &options());
         let mut model = Model::new();
         let mut transaction = store.begin(TxnOptions::default());
-        for _ in 0..random.below(400) {
-            let (key, value) = (random.bytes_up_to(3), random.bytes_up_to(60));
+        for _ in 0..[0, 3, 400, 3_000][random.index(4)] {
+            let (key, value) = (random.bytes_up_to(5), random.bytes_up_to(60));
             transaction.put(&tree, &key, &value).unwrap();
             model.insert(key, value);
         }
-        let first = model.first_key_value().map(|(key, value)| (key.clone(), value.clone()));
-        let last = model.last_key_value().map(|(key, value)| (key.clone(), value.clone()));
-        assert_eq!(transaction.first(&tree).unwrap(), first);
-        assert_eq!(transaction.last(&tree).unwrap(), last);
-        for _ in 0..30 {
+        transaction.commit().unwrap();
+        let owned = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
+        for round in 0..60 {
+            let mut transaction = store.begin(at(LEVELS[round % LEVELS.len()]));
+            assert_eq!(transaction.first(&tree).unwrap(), model.first_key_value().map(owned));
+            assert_eq!(transaction.last(&tree).unwrap(), model.last_key_value().map(owned));
             let (one, other) = (random.bytes_up_to(2), random.bytes_up_to(2));
             let (low, high) = if one < other { (one, other) } else { (other, one) };
-            let expected: Vec<KeyValue> = model
-                .iter()
-                .filter(|(key, _)| **key >= low && **key <= high)
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect();
-            let mut range = transaction.range::<&Vec<u8>>(&tree, &low..=&high).unwrap();
+            let bounds = (bound(&mut random, &low), bound(&mut random, &high));
+            let is_in = |(key, _): &(&Vec<u8>, _)| bounds.contains(*key);
+            let expected: Vec<KeyValue> = model.iter().filter(is_in).map(owned).collect();
+            let mut range = transaction.range::<Vec<u8>>(&tree, bounds.clone()).unwrap();
             let (mut front, mut back) = (Vec::new(), Vec::new());
+            // Only upward, only downward, or in any order.
+            let fronts = random.below(3);
             loop {
-                let is_front = random.below(2) == 0;
+                let is_front = random.below(2) < fronts;
                 let next = if is_front { range.next() } else { range.next_back() };
                 match next {
                     Some(entry) if is_front => front.push(entry.unwrap()),
@@ -70,7 +70,7 @@ fn ranges_are_what_a_map_has_from_both_ends() {
             }
             assert!(range.next().is_none() && range.next_back().is_none());
             front.extend(back.into_iter().rev());
-            assert_eq!(front, expected, "seed {seed}: {low:?} to {high:?}");
+            assert_eq!(front, expected, "seed {seed}: {bounds:?}");
 
             let prefix = random.bytes_up_to(1);
             let found = transaction.prefix(&tree, &prefix).unwrap().map(|entry| entry.unwrap().0);
@@ -84,10 +84,43 @@ fn ranges_are_what_a_map_has_from_both_ends() {
     }
 }
 
+fn bound(random: &mut Random, key: &[u8]) -> Bound<Vec<u8>> {
+    match random.below(3) {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(key.to_vec()),
+        _ => Bound::Excluded(key.to_vec()),
+    }
+}
+
+/// What the transaction itself changes ahead of its cursor is seen, and what it changes behind does
+/// not disturb it.
+#[test]
+fn a_cursor_stays_where_it_is_while_its_transaction_writes() {
+    let (_, store, tree) = new_store(1, &options());
+    let mut transaction = store.begin(TxnOptions::default());
+    for key in (0..2_000_u32).step_by(2) {
+        transaction.insert(&tree, &key.to_be_bytes(), &[7; 50]).unwrap();
+    }
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let mut cursor = transaction.cursor(&tree, all, Direction::Up).unwrap();
+    let mut seen = Vec::new();
+    while let Some((key, _)) = cursor.next(&mut transaction).unwrap() {
+        let key = u32::from_be_bytes(key.try_into().unwrap());
+        seen.push(key);
+        if key % 2 == 0 && key < 2_000 {
+            // One behind, one ahead, and the one it stands on is taken out.
+            transaction.put(&tree, &(key + 1).to_be_bytes(), &[8; 60]).unwrap();
+            transaction.remove(&tree, &key.to_be_bytes()).unwrap();
+        }
+    }
+    assert_eq!(seen, (0..2_000).collect::<Vec<u32>>());
+    transaction.commit().unwrap();
+    store.check().unwrap();
+}
+
 #[test]
 fn threads_that_add_to_one_counter_lose_no_addition() {
-    let store = Store::create(&shared(&disk(1)), LogId(1), &options()).unwrap();
-    let tree = store.create_tree("tree").unwrap();
+    let (_, store, tree) = new_store(1, &options());
     let number = |value: Vec<u8>| u64::from_le_bytes(value.try_into().unwrap());
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -115,8 +148,7 @@ fn threads_that_add_to_one_counter_lose_no_addition() {
 fn retries_are_bounded_and_other_errors_are_not_tried_again() {
     let mut options = options();
     options.locks.timeout = Some(std::time::Duration::from_millis(1));
-    let store = Store::create(&shared(&disk(1)), LogId(1), &options).unwrap();
-    let tree = store.create_tree("tree").unwrap();
+    let (_, store, tree) = new_store(1, &options);
     let mut holder = store.begin(TxnOptions::default());
     holder.put(&tree, b"key", b"").unwrap();
     let runs = Cell::new(0);
@@ -142,8 +174,7 @@ fn retries_are_bounded_and_other_errors_are_not_tried_again() {
 
 #[test]
 fn cursors_and_savepoints_belong_to_their_transaction() {
-    let store = Store::create(&shared(&disk(1)), LogId(1), &options()).unwrap();
-    let tree = store.create_tree("tree").unwrap();
+    let (_, store, tree) = new_store(1, &options());
     let mut one = store.begin(TxnOptions::default());
     one.put(&tree, b"key", b"").unwrap();
     let savepoint = one.savepoint();

@@ -4,10 +4,10 @@
 
 mod bulk;
 mod chains;
-mod crashes;
-mod cursors;
 mod failures;
 mod for_update;
+#[path = "../common/hooked.rs"]
+mod hooked;
 mod indexes;
 mod isolation;
 mod library;
@@ -21,12 +21,19 @@ use std::sync::Arc;
 
 use tidegate_engine::disk::{Disk, Faults, SimulatedDisk};
 use tidegate_engine::lock::LockSettings;
-use tidegate_engine::wal::LogSettings;
-use tidegate_engine::{PageSize, StoreOptions};
+use tidegate_engine::wal::{LogId, LogSettings};
+use tidegate_engine::{Isolation, KeyValue, PageSize, Store, StoreOptions, TreeHandle, TxnOptions};
 
 use random::Random;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const LEVELS: [Isolation; 4] = [
+    Isolation::ReadUncommitted,
+    Isolation::ReadCommitted,
+    Isolation::RepeatableRead,
+    Isolation::Serializable,
+];
 
 fn options() -> StoreOptions {
     // Stores are opened by the thousand here, and each bucket costs its time.
@@ -46,4 +53,26 @@ fn disk(seed: u64) -> Arc<SimulatedDisk> {
 
 fn shared(disk: &Arc<SimulatedDisk>) -> Arc<dyn Disk> {
     Arc::clone(disk) as Arc<dyn Disk>
+}
+
+/// A new store with an empty tree, and the disk that it is on.
+fn new_store(seed: u64, options: &StoreOptions) -> (Arc<SimulatedDisk>, Store, TreeHandle) {
+    let disk = disk(seed);
+    let store = Store::create(&shared(&disk), LogId(seed), options).unwrap();
+    let tree = store.create_tree("tree").unwrap();
+    (disk, store, tree)
+}
+
+fn reopen(disk: &Arc<SimulatedDisk>) -> Store {
+    Store::open(&shared(disk), &options()).unwrap()
+}
+
+fn at(isolation: Isolation) -> TxnOptions {
+    TxnOptions::default().isolation(isolation)
+}
+
+/// Everything in a tree, in order.
+fn scan(store: &Store, tree: &TreeHandle) -> Vec<KeyValue> {
+    let mut transaction = store.begin(TxnOptions::default());
+    transaction.entries(tree).unwrap().map(Result::unwrap).collect()
 }

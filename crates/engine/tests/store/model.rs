@@ -1,9 +1,8 @@
 //! The store against a map.
 
-use tidegate_engine::wal::LogId;
 use tidegate_engine::{MergePolicy, SplitPolicy, Store, Transaction, TreeHandle, TxnOptions};
 
-use super::{Model, Random, disk, options, shared};
+use super::{Model, Random, new_store, options, reopen, scan};
 
 /// One change of a tree and of its model.
 fn change(
@@ -31,6 +30,7 @@ fn assert_same(store: &Store, tree: &TreeHandle, model: &Model, keys: u64) {
         assert_eq!(transaction.get(tree, key).unwrap().as_ref(), Some(value));
     }
     drop(transaction);
+    assert!(scan(store, tree).into_iter().eq(model.clone()), "of {keys} keys");
     let shapes = store.check().unwrap();
     assert_eq!(shapes[0].1.entries, model.len() as u64, "of {keys} keys");
 }
@@ -40,9 +40,7 @@ fn a_tree_is_the_map_that_was_put_into_it() {
     for seed in 0..6 {
         println!("seed {seed}");
         let mut random = Random::new(seed);
-        let disk = disk(seed);
-        let store = Store::create(&shared(&disk), LogId(seed), &options()).unwrap();
-        let tree = store.create_tree("tree").unwrap();
+        let (disk, store, tree) = new_store(seed, &options());
         if seed % 2 == 1 {
             tree.set_merge_policy(MergePolicy::MergeAtHalf).unwrap();
             tree.set_split_policy(SplitPolicy::Half).unwrap();
@@ -67,7 +65,7 @@ fn a_tree_is_the_map_that_was_put_into_it() {
         }
         drop(tree);
         store.close().unwrap();
-        let store = Store::open(&shared(&disk), &options()).unwrap();
+        let store = reopen(&disk);
         assert_eq!(store.recovery().redone, 0, "after a clean close there is nothing to do");
         assert_same(&store, &store.tree("tree").unwrap(), &model, keys);
     }

@@ -1,9 +1,8 @@
 //! What trees look like after inserts in different orders, under each split policy.
 
-use tidegate_engine::wal::LogId;
 use tidegate_engine::{MergePolicy, SplitPolicy, Store, TreeHandle, TxnOptions};
 
-use super::{Random, disk, options, shared};
+use super::{Random, new_store, options, reopen};
 
 const POLICIES: [SplitPolicy; 3] =
     [SplitPolicy::Half, SplitPolicy::MaxKey, SplitPolicy::Adaptive { fill_percent: 100 }];
@@ -21,9 +20,7 @@ fn with_tree<T>(
     keys: impl Iterator<Item = Vec<u8>>,
     look: impl FnOnce(&Store, &TreeHandle) -> T,
 ) -> T {
-    let disk = disk(1);
-    let store = Store::create(&shared(&disk), LogId(1), &options()).unwrap();
-    let tree = store.create_tree("tree").unwrap();
+    let (_, store, tree) = new_store(1, &options());
     tree.set_split_policy(policy).unwrap();
     let mut transaction = store.begin(TxnOptions::default());
     for (at, key) in keys.enumerate() {
@@ -96,9 +93,7 @@ fn a_descending_sequence_is_seen_as_well() {
 #[test]
 fn a_leaf_that_is_full_to_the_last_byte_is_split_without_loss() {
     for value_len in 0..160 {
-        let disk = disk(1);
-        let store = Store::create(&shared(&disk), LogId(1), &options()).unwrap();
-        let tree = store.create_tree("tree").unwrap();
+        let (_, store, tree) = new_store(1, &options());
         let loaded = store.create_tree("loaded").unwrap();
         let key = |at: u32| format!("{:0width$}", at * 3, width = 4 + value_len % 40).into_bytes();
         let value = vec![7; value_len];
@@ -170,14 +165,13 @@ fn what_is_removed_gives_its_pages_back() {
 
 #[test]
 fn settings_of_a_tree_last() {
-    let disk = disk(1);
-    let store = Store::create(&shared(&disk), LogId(1), &options()).unwrap();
+    let (disk, store, _) = new_store(1, &options());
     for (at, policy) in POLICIES.into_iter().enumerate() {
         store.create_tree(&format!("tree {at}")).unwrap().set_split_policy(policy).unwrap();
     }
     store.close().unwrap();
-    let store = Store::open(&shared(&disk), &options()).unwrap();
-    assert_eq!(store.trees(), ["tree 0", "tree 1", "tree 2"]);
+    let store = reopen(&disk);
+    assert_eq!(store.trees(), ["tree", "tree 0", "tree 1", "tree 2"]);
     for (at, policy) in POLICIES.into_iter().enumerate() {
         assert_eq!(store.tree(&format!("tree {at}")).unwrap().split_policy(), policy);
     }

@@ -76,13 +76,17 @@ impl Directory {
     }
 
     pub(super) fn rename(&mut self, from: &str, to: &str) {
-        if let Some(&node) = self.names.get(from) {
-            self.step(Step::Rename { to: to.into(), node });
-        }
+        let node = *self.names.get(from).expect("only a name that is there is changed");
+        self.step(Step::Rename { to: to.into(), node });
     }
 
     fn step(&mut self, step: Step) {
         step.apply(&mut self.names);
+        debug_assert!(
+            step.node()
+                .is_none_or(|node| self.names.values().filter(|id| **id == node).count() == 1),
+            "a file has one name"
+        );
         self.pending.push(step);
     }
 

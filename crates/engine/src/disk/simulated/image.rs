@@ -69,6 +69,7 @@ impl Image {
         }
         self.blocks.resize(len.div_ceil(BLOCK_LEN), None);
         self.len = len;
+        debug_assert!(self.blocks.len() * BLOCK_LEN >= len, "each byte has a place");
     }
 
     pub(super) fn to_vec(&self) -> Vec<u8> {

@@ -171,7 +171,7 @@ impl Machine {
 
     /// Draws bytes none of which is 0.
     pub(super) fn mask(&mut self, len: usize) -> Vec<u8> {
-        let byte = |_| u8::try_from(1 + self.random.up_to(254)).unwrap_or(u8::MAX);
+        let byte = |_| u8::try_from(1 + self.random.up_to(254)).expect("at most 255");
         (0..len).map(byte).collect()
     }
 
@@ -273,9 +273,9 @@ impl Machine {
 /// Operations on open files.
 impl Machine {
     pub(super) fn close(&mut self, handle: &Handle) {
-        if let Ok(node) = find(&mut self.nodes, handle) {
-            node.handles = node.handles.saturating_sub(1);
-        }
+        let node = self.nodes.get_mut(&handle.node).expect("an open file has its node");
+        debug_assert!(node.handles > 0, "a file is closed once");
+        node.handles -= 1;
         self.free_unused();
     }
 

@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::{Index, IndexMut};
 
 /// No entry.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// Chains of an empty table; a power of two.
 const CHAINS_MIN: usize = 16;
@@ -22,7 +22,7 @@ const GROWTH: usize = 4;
 const CHAINS_KEPT: usize = 1024;
 
 /// See the [module](self).
-pub(super) struct HashSlab<K, V> {
+pub(crate) struct HashSlab<K, V> {
     /// The first entry of each chain; a power of two of them.
     chains: Vec<u32>,
     entries: Vec<Entry<K, V>>,
@@ -41,15 +41,16 @@ struct Entry<K, V> {
 }
 
 impl<K: Eq, V> HashSlab<K, V> {
-    pub(super) fn new() -> HashSlab<K, V> {
+    pub(crate) fn new() -> HashSlab<K, V> {
         HashSlab { chains: vec![NONE; CHAINS_MIN], entries: Vec::new(), vacant: NONE, len: 0 }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn find(&self, hash: u64, key: &K) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u64, key: &K) -> Option<u32> {
+        debug_assert!(self.chains.len().is_power_of_two(), "a hash is masked");
         let mut at = self.chains[self.chain(hash)];
         while at != NONE {
             let entry = &self.entries[at as usize];
@@ -62,7 +63,7 @@ impl<K: Eq, V> HashSlab<K, V> {
     }
 
     /// Adds an entry for a key that has none.
-    pub(super) fn insert(&mut self, hash: u64, key: K, value: V) -> u32 {
+    pub(crate) fn insert(&mut self, hash: u64, key: K, value: V) -> u32 {
         debug_assert!(self.find(hash, &key).is_none(), "a key has one entry");
         if self.len == self.chains.len() {
             self.grow();
@@ -80,11 +81,12 @@ impl<K: Eq, V> HashSlab<K, V> {
             at
         };
         self.chains[chain] = at;
+        debug_assert!(self.len <= self.entries.len(), "each entry has its place");
         at
     }
 
     /// Makes an entry vacant. Its value stays readable by index until the entry is used again.
-    pub(super) fn remove(&mut self, at: u32) {
+    pub(crate) fn remove(&mut self, at: u32) {
         debug_assert!(self.key(at).is_some(), "an entry is removed once");
         let chain = self.chain(self.hash(at));
         let next = self.entries[at as usize].next;
@@ -105,22 +107,22 @@ impl<K: Eq, V> HashSlab<K, V> {
     }
 
     /// Returns the key of an entry, if there is one with this index.
-    pub(super) fn key(&self, at: u32) -> Option<&K> {
+    pub(crate) fn key(&self, at: u32) -> Option<&K> {
         self.entries.get(at as usize)?.key.as_ref()
     }
 
-    pub(super) fn hash(&self, at: u32) -> u64 {
+    pub(crate) fn hash(&self, at: u32) -> u64 {
         self.entries[at as usize].hash
     }
 
     /// Returns all entries: hash, key, value; the last added first as long as none was removed.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &K, &V)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &K, &V)> {
         let entries = self.entries.iter().rev();
         entries.filter_map(|entry| Some((entry.hash, entry.key.as_ref()?, &entry.value)))
     }
 
     /// Removes all entries, and frees the memory of a large table.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if self.chains.len() > CHAINS_KEPT {
             *self = HashSlab::new();
             return;
@@ -167,7 +169,7 @@ impl<K, V> IndexMut<u32> for HashSlab<K, V> {
 }
 
 /// Returns the index of the last element of a vector with elements.
-pub(super) fn last_index<T>(vector: &[T]) -> u32 {
+pub(crate) fn last_index<T>(vector: &[T]) -> u32 {
     index(vector.len() - 1)
 }
 
@@ -179,7 +181,7 @@ fn index(at: usize) -> u32 {
 /// Returns the hash of a resource: multiplications whose upper halves are folded onto the lower
 /// ones. It is fast on the few words that a resource is made of, and no defence against keys made
 /// to collide.
-pub(super) fn hash_of(key: &impl Hash) -> u64 {
+pub(crate) fn hash_of(key: &impl Hash) -> u64 {
     let mut hasher = Folding(0x243f_6a88_85a3_08d3);
     key.hash(&mut hasher);
     hasher.0
