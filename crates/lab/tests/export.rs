@@ -386,12 +386,22 @@ fn the_document_names_every_table_and_column() {
     };
     let tables = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') \
                   AND name NOT LIKE 'sqlite%'";
-    let tables = names(&asked(&mut connection, tables)).into_iter().map(|table| {
-        let columns = format!("SELECT name FROM pragma_table_info('{table}')");
-        let columns = names(&asked(&mut connection, &columns));
-        (table, columns)
-    });
-    assert_eq!(documented("Tables"), tables.collect());
+    let mut tables: BTreeMap<String, Vec<String>> = names(&asked(&mut connection, tables))
+        .into_iter()
+        .map(|table| {
+            let columns = format!("SELECT name FROM pragma_table_info('{table}')");
+            let columns = names(&asked(&mut connection, &columns));
+            (table, columns)
+        })
+        .collect();
+    for (table, columns) in exported {
+        let view = tables.remove(&format!("export_{table}")).unwrap();
+        // Of these the last column is a document, which is taken apart.
+        let is_replaced = ["phases", "histograms"].contains(&table.as_str());
+        let given = view.len() - usize::from(is_replaced);
+        assert_eq!(view[..given], columns[..given], "{table}");
+    }
+    assert_eq!(documented("Tables"), tables);
 }
 
 /// One batch of one MPL on a real database.

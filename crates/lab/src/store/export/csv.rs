@@ -5,43 +5,36 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::Sink;
 use super::tables::{Cell, Table};
+use super::{Portions, Sink};
 use crate::store::StoreError;
 use crate::whole_file::WholeFile;
 
 pub(super) struct Csv {
     directory: PathBuf,
-    open: Option<WholeFile>,
-    line: Vec<u8>,
     done: Vec<PathBuf>,
 }
 
 impl Csv {
     pub(super) fn new(directory: &Path) -> Self {
-        Csv { directory: directory.to_owned(), open: None, line: Vec::new(), done: Vec::new() }
+        Csv { directory: directory.to_owned(), done: Vec::new() }
     }
 }
 
 impl Sink for Csv {
-    fn begin(&mut self, table: &'static Table) -> Result<(), StoreError> {
+    fn write(&mut self, table: &Table, portions: &mut Portions<'_>) -> Result<(), StoreError> {
         let mut part = WholeFile::create(&self.directory, &format!("{}.csv", table.name))?;
-        let names: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
-        part.put(format!("{}\n", names.join(",")).as_bytes())?;
-        self.open = Some(part);
-        Ok(())
-    }
-
-    fn row(&mut self, row: &[Cell]) -> Result<(), StoreError> {
-        self.line.clear();
-        push_line(&mut self.line, row);
-        Ok(self.open.as_mut().map_or(Ok(()), |part| part.put(&self.line))?)
-    }
-
-    fn end(&mut self) -> Result<(), StoreError> {
-        if let Some(part) = self.open.take() {
-            self.done.push(part.finish()?);
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        let mut line = format!("{}\n", names.join(",")).into_bytes();
+        part.put(&line)?;
+        for rows in portions {
+            for row in rows? {
+                line.clear();
+                push_line(&mut line, &row);
+                part.put(&line)?;
+            }
         }
+        self.done.push(part.finish()?);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 
 use super::tables::{Cell, Kind, Table};
-use super::{Sink, failed};
+use super::{Portions, Sink, failed};
 use crate::store::StoreError;
 use crate::whole_file::WholeFile;
 
@@ -21,33 +21,28 @@ const GROUP: usize = 32_768;
 
 pub(super) struct Parquet {
     directory: PathBuf,
-    open: Option<Open>,
     done: Vec<PathBuf>,
 }
 
 impl Parquet {
     pub(super) fn new(directory: &Path) -> Self {
-        Parquet { directory: directory.to_owned(), open: None, done: Vec::new() }
+        Parquet { directory: directory.to_owned(), done: Vec::new() }
     }
 }
 
 impl Sink for Parquet {
-    fn begin(&mut self, table: &'static Table) -> Result<(), StoreError> {
-        self.open = Some(Open::create(&self.directory, table)?);
-        Ok(())
-    }
-
-    fn row(&mut self, row: &[Cell]) -> Result<(), StoreError> {
-        let Some(open) = &mut self.open else { return Ok(()) };
-        open.columns.iter_mut().zip(row).for_each(|(column, cell)| column.push(cell));
-        open.rows += 1;
-        if open.rows < GROUP { Ok(()) } else { open.write_group() }
-    }
-
-    fn end(&mut self) -> Result<(), StoreError> {
-        if let Some(open) = self.open.take() {
-            self.done.push(open.finish()?);
+    fn write(&mut self, table: &Table, portions: &mut Portions<'_>) -> Result<(), StoreError> {
+        let mut open = Open::create(&self.directory, table)?;
+        for rows in portions {
+            for row in rows? {
+                open.columns.iter_mut().zip(&row).for_each(|(column, cell)| column.push(cell));
+                open.rows += 1;
+                if open.rows == GROUP {
+                    open.write_group()?;
+                }
+            }
         }
+        self.done.push(open.finish()?);
         Ok(())
     }
 
@@ -177,7 +172,7 @@ fn schema(table: &Table) -> Result<TypePtr, ParquetError> {
             Kind::Real => (Physical::DOUBLE, None),
             Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
         };
-        let field = Type::primitive_type_builder(column.name, physical)
+        let field = Type::primitive_type_builder(&column.name, physical)
             .with_repetition(Repetition::OPTIONAL)
             .with_logical_type(logical);
         Ok(Arc::new(field.build()?))

@@ -1,19 +1,16 @@
 //! What a table of an export is, and its rows.
 
-mod catalog;
 mod phases;
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
-use tidegate_workload::Rows;
+use tidegate_workload::{Dialect, Rows};
 
 use crate::experiment::Experiment;
 use crate::store::read::{float, int, text};
 use crate::store::write::times_s;
-use crate::store::{Store, StoreError};
-
-pub(super) use catalog::TABLES;
+use crate::store::{BatchsetRow, Store, StoreError, count};
 
 /// What one cell holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,30 +34,18 @@ pub(super) enum Kind {
 }
 
 pub(super) struct Column {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     pub(super) kind: Kind,
 }
 
-const fn whole(name: &'static str) -> Column {
-    Column { name, kind: Kind::Int }
-}
-
-const fn real(name: &'static str) -> Column {
-    Column { name, kind: Kind::Real }
-}
-
-const fn words(name: &'static str) -> Column {
-    Column { name, kind: Kind::Text }
-}
-
-/// What one `?` in a table's statement stands for, and how often it is asked.
+/// What a table's rows are asked for by.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     Experiment,
     Batchset,
 }
 
-/// What becomes of the last column that the statement gives.
+/// What becomes of the last column of the view.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     /// It is a column like another.
@@ -75,28 +60,135 @@ enum Last {
     Report,
 }
 
-pub(super) struct Table {
-    pub(super) name: &'static str,
-    pub(super) scope: Scope,
-    pub(super) columns: &'static [Column],
+impl Last {
+    /// The columns that are taken from it.
+    fn columns(self) -> &'static [(&'static str, Kind)] {
+        use Kind::{Int, Real, Text};
+        match self {
+            Last::Plain => &[],
+            Last::Workload => &[
+                ("scale", Int),
+                ("rows", Int),
+                ("sf_percent", Real),
+                ("rose_percent", Real),
+                ("placement", Text),
+                ("reads", Int),
+                ("updates", Int),
+                ("changes", Int),
+                ("joins", Int),
+            ],
+            Last::File => &[
+                ("ctl_s", Real),
+                ("warmup_s", Real),
+                ("pause_s", Real),
+                ("connect_limit_s", Real),
+                ("interval_s", Real),
+                ("repetitions", Int),
+            ],
+            Last::Histogram => &[("latency_us", Int), ("transactions", Int)],
+            Last::Report => &phases::COLUMNS,
+        }
+    }
+
+    /// Whether the columns that are taken from it stand in its place.
+    fn is_replaced(self) -> bool {
+        matches!(self, Last::Histogram | Last::Report)
+    }
+}
+
+/// What the view of a table (`exports.sql`) does not say.
+struct Source {
+    name: &'static str,
+    scope: Scope,
     /// So many of the first columns are a row's key. Rows are sorted by them.
     keys: usize,
     last: Last,
-    sql: &'static str,
+}
+
+const fn source(name: &'static str, scope: Scope, keys: usize, last: Last) -> Source {
+    Source { name, scope, keys, last }
+}
+
+/// Every table, in the order in which they are written. The phases of a kind of transaction stay in
+/// their own order.
+static SOURCES: [Source; 17] = [
+    source("experiment", Scope::Experiment, 1, Last::File),
+    source("executions", Scope::Batchset, 7, Last::Workload),
+    source("attempts", Scope::Batchset, 8, Last::Plain),
+    source("kinds", Scope::Batchset, 9, Last::Plain),
+    source("phases", Scope::Batchset, 9, Last::Report),
+    source("intervals", Scope::Batchset, 8, Last::Plain),
+    source("interval_kinds", Scope::Batchset, 10, Last::Plain),
+    source("histograms", Scope::Batchset, 9, Last::Histogram),
+    source("limits", Scope::Batchset, 8, Last::Plain),
+    source("classes", Scope::Batchset, 8, Last::Plain),
+    source("trees", Scope::Batchset, 9, Last::Plain),
+    source("troubles", Scope::Batchset, 9, Last::Plain),
+    source("conditions", Scope::Batchset, 4, Last::Plain),
+    source("analyses", Scope::Experiment, 2, Last::Plain),
+    source("tap_counts", Scope::Experiment, 6, Last::Plain),
+    source("tap_drops", Scope::Batchset, 9, Last::Plain),
+    source("thrashing_points", Scope::Batchset, 4, Last::Plain),
+];
+
+/// A table of an export.
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    pub(super) scope: Scope,
+    pub(super) columns: Vec<Column>,
+    keys: usize,
+    last: Last,
+    /// What the cells of the view's columns hold.
+    given: Vec<Kind>,
 }
 
 impl Store {
-    /// The rows of a table that belong to an experiment or a batchset, sorted.
+    /// Returns every table of an export, with the columns that its view has in the store.
+    pub(super) fn tables(&mut self) -> Result<Vec<Table>, StoreError> {
+        SOURCES.iter().map(|source| self.table(source)).collect()
+    }
+
+    fn table(&mut self, source: &Source) -> Result<Table, StoreError> {
+        let &Source { name, scope, keys, last } = source;
+        let columns = match self.connection.dialect() {
+            Dialect::Postgres => {
+                "SELECT column_name, data_type FROM information_schema.columns \
+                 WHERE table_name = ? AND table_schema = current_schema() ORDER BY ordinal_position"
+            }
+            _ => "SELECT name, lower(type) FROM pragma_table_info(?)",
+        };
+        let found = self.query(columns, &[view(name).into()])?;
+        let given = (0..found.len()).map(|row| Column::of_type(&found, row));
+        let mut columns = given.collect::<Result<Vec<_>, _>>()?;
+        let given = columns.iter().map(|column| column.kind).collect();
+        if last.is_replaced() {
+            columns.pop();
+        }
+        let taken = last.columns().iter();
+        columns.extend(taken.map(|&(name, kind)| Column { name: name.to_owned(), kind }));
+        Ok(Table { name, scope, columns, keys, last, given })
+    }
+
+    /// Returns the rows of a table that belong to an experiment, and to one of its batchsets where
+    /// it is asked for by them, sorted.
     pub(super) fn rows(
         &mut self,
         table: &Table,
+        id: i64,
         experiment: &Experiment,
-        of: i64,
+        batchset: Option<&BatchsetRow>,
     ) -> Result<Vec<Vec<Cell>>, StoreError> {
-        let found = self.query(table.sql, &[of.into()])?;
+        let all = format!("SELECT * FROM {} WHERE experiment = ?", view(table.name));
+        let found = match batchset {
+            None => self.query(&all, &[id.into()])?,
+            Some(of) => {
+                let one = format!("{all} AND run = ? AND batchset = ?");
+                self.query(&one, &[id.into(), count(of.run), count(of.number)])?
+            }
+        };
         let mut rows = Vec::new();
         for place in 0..found.len() {
-            let row = cells(table, &found, place)?;
+            let row = cells(&table.given, &found, place)?;
             match table.last {
                 Last::Plain => rows.push(row),
                 Last::Workload => rows.push(with_workload(row)?),
@@ -110,9 +202,29 @@ impl Store {
     }
 }
 
-/// What the statement gives of a row.
-fn cells(table: &Table, found: &Rows, row: usize) -> Result<Vec<Cell>, StoreError> {
-    let of_kind = |(place, kind)| {
+/// The view that a table's rows are read from.
+fn view(table: &str) -> String {
+    format!("export_{table}")
+}
+
+impl Column {
+    /// Returns the column whose name and type stand in a row.
+    fn of_type(found: &Rows, row: usize) -> Result<Column, StoreError> {
+        let kind = match text(found, row, 1).as_str() {
+            "int" | "integer" | "bigint" => Kind::Int,
+            "real" | "double precision" => Kind::Real,
+            "text" => Kind::Text,
+            other => {
+                return Err(StoreError::Damaged(format!("a view has a column of type {other}")));
+            }
+        };
+        Ok(Column { name: text(found, row, 0), kind })
+    }
+}
+
+/// Returns what the view has in a row.
+fn cells(given: &[Kind], found: &Rows, row: usize) -> Result<Vec<Cell>, StoreError> {
+    let of_kind = |(place, kind): (usize, &Kind)| {
         Ok(match kind {
             _ if found.is_null(row, place) => Cell::Null,
             Kind::Int => Cell::Int(int(found, row, place)?),
@@ -120,13 +232,7 @@ fn cells(table: &Table, found: &Rows, row: usize) -> Result<Vec<Cell>, StoreErro
             Kind::Text => Cell::Text(text(found, row, place)),
         })
     };
-    // A histogram or a report stands where the first of the columns taken from it will be.
-    let is_taken_apart = matches!(table.last, Last::Histogram | Last::Report);
-    let is_document = |place| is_taken_apart && place + 1 == found.width();
-    let kind = |(place, column): (usize, &Column)| {
-        (place, if is_document(place) { Kind::Text } else { column.kind })
-    };
-    table.columns.iter().take(found.width()).enumerate().map(kind).map(of_kind).collect()
+    given.iter().enumerate().map(of_kind).collect()
 }
 
 /// The order in which databases agree: by number, NULL first, or byte by byte.

@@ -2,8 +2,21 @@
 
 use serde::Deserialize;
 
-use super::{Cell, parsed};
+use super::{Cell, Kind, parsed};
 use crate::store::StoreError;
+
+/// The columns that are taken from a report.
+pub(super) const COLUMNS: [(&str, Kind); 9] = [
+    ("workload", Kind::Text),
+    ("kind", Kind::Text),
+    ("phase", Kind::Text),
+    ("transactions", Kind::Int),
+    ("mean_ms", Kind::Real),
+    ("p50_ms", Kind::Real),
+    ("p95_ms", Kind::Real),
+    ("p99_ms", Kind::Real),
+    ("max_ms", Kind::Real),
+];
 
 /// What is taken from a report.
 #[derive(Deserialize)]
