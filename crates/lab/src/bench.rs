@@ -75,18 +75,14 @@ const REFERENCES: usize = 2;
 /// So many controllers run between two rounds of references.
 const GROUP: usize = 6;
 
-/// What the benchmark runs.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// The database.
     pub database: DatabaseChoice,
-    /// The `tidegate` program.
     pub tidegate: PathBuf,
     /// Where reports are written; made when missing.
     pub out: PathBuf,
     /// What clients do, in this order.
     pub scenarios: Vec<Scenario>,
-    /// Who chooses the limit.
     pub controllers: Vec<Algorithm>,
     /// The fixed limits of a sweep; those above the number of clients are left out.
     pub limits: Vec<Mpl>,
@@ -211,33 +207,25 @@ const FIXED: Algorithm = Algorithm::Fixed(Mpl::ONE);
 /// Seconds to start the database, roughly.
 const START_S: f64 = 3.0;
 
-/// Why there is no benchmark.
 #[derive(Debug, Error)]
 pub enum BenchError {
-    /// Too many clients, or none.
     #[error("the number of clients must be between 1 and {MAX_CLIENTS}")]
     Clients,
-    /// There would be nothing to run.
     #[error("give at least one workload, one controller, and one limit within the clients")]
     Nothing,
-    /// The measurements would measure nothing.
     #[error("the times of runs must be above zero")]
     NoTime,
     /// Too few files may be open.
     #[error(transparent)]
     Files(#[from] FileLimit),
-    /// No fixed limit could be measured, so there is nothing to compare with.
     #[error("no run of {work} at a fixed limit succeeded; the last failed with: {reason}")]
     NoSweep {
-        /// The workload.
         work: &'static str,
-        /// Why the last run failed.
         reason: String,
     },
     /// The database, the proxy or a file failed.
     #[error(transparent)]
     Rig(#[from] RigError),
-    /// The caller raised the cancellation flag.
     #[error("cancelled")]
     Cancelled,
 }

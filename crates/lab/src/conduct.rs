@@ -31,7 +31,6 @@ pub use simulated::Simulated;
 pub struct Assignment<'a> {
     /// The workload, whose tables are there.
     pub workload: &'a WorkloadSpec,
-    /// The level.
     pub mpl: u32,
     /// What the level is, and what else is done.
     pub treatment: &'a Treatment,
@@ -39,13 +38,11 @@ pub struct Assignment<'a> {
     pub warmup: Duration,
     /// Time that they count.
     pub ctl: Duration,
-    /// How long an interval is.
     pub interval: Duration,
     /// How long all clients may take to connect.
     pub connect: Duration,
     /// How many of them may be connecting at a time; as usual when nothing is said.
     pub connect_at_once: Option<NonZeroUsize>,
-    /// Where the draws begin.
     pub seed: u64,
     /// The file for a record of each transaction, where one is wanted.
     pub transactions: Option<PathBuf>,
@@ -54,13 +51,10 @@ pub struct Assignment<'a> {
 /// Why an execution has no result.
 #[derive(Debug, Error)]
 pub enum ExecutionError {
-    /// The caller raised the cancellation flag.
     #[error("cancelled")]
     Cancelled,
-    /// The subject cannot be started here; its runs are left out.
     #[error("{0}")]
     Unavailable(String),
-    /// This execution failed; others may do.
     #[error("{0}")]
     Failed(String),
 }
@@ -74,15 +68,9 @@ impl From<DatabaseError> for ExecutionError {
 /// Starts a subject and makes executions on it, one after the other.
 pub trait Executor {
     /// Starts the subject of a run, with nothing in it.
-    ///
-    /// # Errors
-    /// See [`ExecutionError`].
     fn start(&mut self, run: &RunPlan, cancel: &AtomicBool) -> Result<Started, ExecutionError>;
 
     /// Makes the tables of workloads, as at the start; those that several have in common once.
-    ///
-    /// # Errors
-    /// See [`ExecutionError`].
     fn prepare(
         &mut self,
         workloads: &[WorkloadSpec],
@@ -90,9 +78,6 @@ pub trait Executor {
     ) -> Result<(), ExecutionError>;
 
     /// Makes one execution.
-    ///
-    /// # Errors
-    /// See [`ExecutionError`].
     fn execute(
         &mut self,
         assignment: &Assignment<'_>,
@@ -101,9 +86,6 @@ pub trait Executor {
     ) -> Result<Measured, ExecutionError>;
 
     /// Looks whether the tables of a workload are consistent, after its executions.
-    ///
-    /// # Errors
-    /// See [`ExecutionError`].
     fn check(
         &mut self,
         workload: &WorkloadSpec,
@@ -111,8 +93,5 @@ pub trait Executor {
     ) -> Result<Vec<Condition>, ExecutionError>;
 
     /// Stops the subject.
-    ///
-    /// # Errors
-    /// See [`ExecutionError`].
     fn stop(&mut self) -> Result<(), ExecutionError>;
 }

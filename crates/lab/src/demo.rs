@@ -44,16 +44,12 @@ pub use summary::{DemoSummary, Step};
 /// The scale of the tables in the embedded engine.
 pub const EMBEDDED_SCALE: Scale = Scale::new(10).expect("10 is within the range of scales");
 
-/// What the demonstration runs.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
-    /// The database.
     pub database: DatabaseChoice,
-    /// The `tidegate` program.
     pub tidegate: PathBuf,
     /// Where reports are written; made when missing.
     pub out: PathBuf,
-    /// The scale of pgbench's tables.
     pub scale: Scale,
     /// Numbers of clients, one step each, at most 1000.
     pub clients: Vec<usize>,
@@ -61,7 +57,6 @@ pub struct DemoOptions {
     pub direct: Times,
     /// Uncounted and counted time of each run through Tidegate.
     pub proxied: Times,
-    /// Where the clients' draws begin.
     pub seed: u64,
     /// The command line that asked for this, for the record.
     pub command: String,

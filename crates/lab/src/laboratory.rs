@@ -30,27 +30,21 @@ const CURVES: [&str; 2] = ["thrash", "characterise"];
 /// Why the laboratory does not do what it was told.
 #[derive(Debug, Error)]
 pub enum LabError {
-    /// The file is no experiment.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The experiment stopped before its end.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The rows contradict each other.
     #[error("the rows cannot be analysed: {0}")]
     Data(#[from] DataError),
-    /// A figure cannot be written.
     #[error(transparent)]
     Figure(#[from] FigureError),
-    /// There is no directory for the logs of proxies.
     #[error("cannot make a directory in {path}: {source}", path = .path.display())]
     Logs {
         /// The path of the file or directory.
         path: PathBuf,
-        /// The system's reason.
         source: std::io::Error,
     },
 }
@@ -83,7 +77,6 @@ impl Drop for Logs {
 #[derive(Debug)]
 pub struct Laboratory {
     store: Store,
-    /// The `tidegate` program, for proxies.
     tidegate: PathBuf,
     /// Subjects of experiments begun here, with passwords, which the store does not have.
     known: Vec<Subject>,
@@ -223,9 +216,6 @@ impl Laboratory {
     }
 
     /// Applies the analysis protocol to an experiment and keeps the thrashing points.
-    ///
-    /// # Errors
-    /// See [`LabError`].
     pub fn tap(&mut self, id: i64, choices: Choices) -> Result<Report, LabError> {
         let report = self.analysed(id, choices)?;
         self.store.analysed(id, &report)?;
@@ -263,9 +253,6 @@ impl Laboratory {
 
     /// An experiment's curves as text, with what went wrong; as SVG, too, where a directory is
     /// given.
-    ///
-    /// # Errors
-    /// See [`LabError`].
     pub fn show(&mut self, id: i64, svg: Option<&Path>) -> Result<String, LabError> {
         let row = self.store.experiment(id)?;
         let curves = self.store.curves(id)?;
@@ -292,9 +279,6 @@ impl Laboratory {
     }
 
     /// The same for programs, as JSON: one object, ended by a line feed.
-    ///
-    /// # Errors
-    /// See [`LabError`].
     pub fn show_json(&mut self, id: i64) -> Result<String, LabError> {
         let row = self.store.experiment(id)?;
         let curves = self.store.curves(id)?;
@@ -322,9 +306,6 @@ impl Laboratory {
 
     /// Writes all rows of an experiment into files in a directory; their paths. See
     /// [`Store::export`].
-    ///
-    /// # Errors
-    /// See [`LabError`].
     pub fn export(
         &mut self,
         id: i64,

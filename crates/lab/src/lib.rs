@@ -13,6 +13,12 @@
 //! Never here: what a transaction is (that is `workload`), how a server is started (`subject`), and
 //! what is printed on standard output (`cli`).
 
+#![allow(
+    missing_docs,
+    clippy::missing_errors_doc,
+    reason = "a comment says what a name, a type and the text of an error do not"
+)]
+
 pub mod bench;
 pub mod conduct;
 pub mod demo;

@@ -26,7 +26,6 @@ const TOO_LOW: f64 = 1.1;
 /// One that failed to so many that ended is told: 1 %.
 const ERRORS: i64 = 100;
 
-/// Columns of the longest bar.
 const BAR: f64 = 40.0;
 
 /// What went wrong in an experiment, a line for each.
@@ -129,7 +128,6 @@ pub fn host_warnings(report: &Report) -> impl Iterator<Item = String> {
     several.map(|one| format!("warning: {one}")).chain(confounded)
 }
 
-/// What a curve is of.
 #[must_use]
 pub fn title(curve: &Curve) -> String {
     let processors = match curve.run.processors {
@@ -143,7 +141,6 @@ pub fn title(curve: &Curve) -> String {
     format!("{subject}{processors}{keys}: batchset {}, {described}", set.number)
 }
 
-/// The measurements of each MPL.
 #[must_use]
 pub fn by_mpl(points: &[Point]) -> BTreeMap<u32, Vec<Point>> {
     let mut by_mpl: BTreeMap<u32, Vec<Point>> = BTreeMap::new();
@@ -153,7 +150,6 @@ pub fn by_mpl(points: &[Point]) -> BTreeMap<u32, Vec<Point>> {
     by_mpl
 }
 
-/// The mean throughput.
 #[must_use]
 pub fn mean(points: &[Point]) -> f64 {
     points.iter().map(|point| point.tps).sum::<f64>() / points.len().max(1) as f64

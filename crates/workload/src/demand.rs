@@ -28,7 +28,6 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Nothing seen yet.
     #[must_use]
     pub fn new() -> Self {
         Demand::default()
@@ -58,7 +57,6 @@ impl Demand {
         self.count = count;
     }
 
-    /// How many values there were.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count

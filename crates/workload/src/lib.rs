@@ -8,6 +8,12 @@
 //! Never here: sockets, clocks, threads. [`tpcb`] and [`point_select`] share the tables of
 //! [`pgbench`]; every other workload has its own.
 
+#![allow(
+    missing_docs,
+    clippy::missing_errors_doc,
+    reason = "a comment says what a name, a type and the text of an error do not"
+)]
+
 mod demand;
 pub mod ds2;
 pub mod pgbench;

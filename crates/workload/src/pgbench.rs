@@ -136,11 +136,8 @@ impl Numbered {
 /// The sums every transaction changes alike: `TPC-B`'s consistency condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
-    /// Sum of all account balances.
     pub accounts: i64,
-    /// Sum of all teller balances.
     pub tellers: i64,
-    /// Sum of all branch balances.
     pub branches: i64,
     /// Sum of all changes in the history.
     pub history: i64,
@@ -150,9 +147,6 @@ pub struct Sums {
 
 impl Sums {
     /// Adds up, while nobody changes the tables.
-    ///
-    /// # Errors
-    /// See [`Failure`].
     pub async fn read(session: &Session<'_>) -> Result<Self, Failure> {
         const ACCOUNTS: Statement = Statement::new("SELECT SUM(abalance) FROM pgbench_accounts");
         const TELLERS: Statement = Statement::new("SELECT SUM(tbalance) FROM pgbench_tellers");
@@ -174,7 +168,6 @@ impl Sums {
         [self.tellers, self.branches, self.history].iter().all(|&sum| sum == self.accounts)
     }
 
-    /// The same as a condition.
     #[must_use]
     pub fn condition(&self) -> Condition {
         Condition {

@@ -12,7 +12,6 @@
 /// A procedure or a function, or what these need to be there before them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Procedure {
-    /// Its name.
     pub name: &'static str,
     /// The statement that makes it, or makes it anew.
     pub create: String,

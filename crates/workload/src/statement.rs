@@ -22,22 +22,16 @@ use std::fmt;
 
 use crate::Value;
 
-/// A database's way with SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// PostgreSQL.
     Postgres,
-    /// MariaDB.
     MariaDb,
-    /// SQLite.
     Sqlite,
-    /// Firebird.
     Firebird,
     /// The engine that Tidegate carries with it.
     Embedded,
 }
 
-/// A statement, with its exceptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
     sql: Cow<'static, str>,

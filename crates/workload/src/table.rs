@@ -15,27 +15,20 @@ use std::fmt::Write;
 
 use crate::{Dialect, Statement};
 
-/// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Its name.
     pub name: &'static str,
     /// Its columns, from left to right.
     pub columns: Vec<Column>,
     /// The columns of its primary key, in order; none when it has no key.
     pub primary_key: Vec<&'static str>,
-    /// Its other indexes.
     pub indexes: Vec<Index>,
 }
 
-/// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
     pub name: &'static str,
-    /// What it holds.
     pub kind: Type,
-    /// Whether it may hold nothing.
     pub nullable: bool,
 }
 
@@ -53,7 +46,6 @@ impl Column {
     }
 }
 
-/// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// A whole number of 32 bits.
@@ -68,12 +60,9 @@ pub enum Type {
     Timestamp,
 }
 
-/// A secondary index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
-    /// Its name.
     pub name: &'static str,
-    /// Its columns, in order.
     pub columns: Vec<&'static str>,
     /// Whether two rows may not have the same values in them.
     pub unique: bool,

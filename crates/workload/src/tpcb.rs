@@ -30,10 +30,8 @@ const HISTORY: Statement = Statement::new(
      VALUES (?, ?, ?, ?, CURRENT_TIMESTAMP)",
 );
 
-/// The workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tpcb {
-    /// The size of its tables.
     pub scale: Scale,
     /// Whether each row is read before it is changed, which pgbench does not.
     pub reads_first: bool,
@@ -85,7 +83,6 @@ impl Client for Teller {
     }
 }
 
-/// The values of one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// The account's number, from 1.

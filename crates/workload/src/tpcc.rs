@@ -96,12 +96,9 @@ const CALLED_KINDS: [Kind; 5] = [
     Kind { name: "stock-level", phases: procedures::PHASES },
 ];
 
-/// The workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tpcc {
-    /// The size of the database.
     pub scale: Scale,
-    /// The shares of the transactions.
     pub mix: Mix,
     /// Whether clients take keying and think times; without, each starts its next transaction at
     /// once.

@@ -9,9 +9,7 @@ use std::borrow::Cow;
 /// What a statement is given, or a column holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// SQL's NULL.
     Null,
-    /// A whole number.
     Int(i64),
     /// Text, without trailing spaces where the column has a fixed width.
     Text(Cow<'a, str>),
@@ -72,13 +70,11 @@ impl Rows {
         self.width
     }
 
-    /// How many rows there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.cells.len().checked_div(self.width).unwrap_or(0)
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()

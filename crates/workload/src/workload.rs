@@ -25,7 +25,6 @@ pub trait Workload: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Its tables.
     fn tables(&self) -> Vec<Table>;
 
     /// The rows that the table with this place in [`Workload::tables`] holds at the start, in the
@@ -76,7 +75,6 @@ const THOUGHTS: usize = 500;
 #[error("{0}")]
 pub struct Unfit(pub String);
 
-/// A kind of transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// Its name, such as `new-order`.
@@ -85,9 +83,7 @@ pub struct Kind {
     pub phases: &'static [&'static str],
 }
 
-/// One of many clients.
 pub trait Client: Send {
-    /// Its next transaction.
     fn next(&mut self) -> Arc<dyn Transaction>;
 
     /// How long it thinks before that: none, but for workloads with think time.
@@ -123,16 +119,12 @@ pub trait Transaction: fmt::Debug + Send + Sync {
     /// is to know of it is known from then on, because a commit may fail.
     fn committed(&self) {}
 
-    /// Its logic.
     fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_>;
 }
 
-/// How much is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// What takes seconds.
     Quick,
-    /// All of it.
     Full,
 }
 

@@ -22,7 +22,6 @@ const OLD_S: f64 = 2.0;
 /// The intervals of a run in which transactions are counted apart.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a run is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -50,7 +49,6 @@ pub(super) struct Plan {
 pub struct Cell {
     /// The scenario that it belongs to.
     pub scenario: &'static str,
-    /// What it is for.
     pub purpose: Purpose,
     /// Who chose the limit: a controller, or `fixed:N`.
     #[serde(serialize_with = "as_text")]

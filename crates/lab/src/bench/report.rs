@@ -14,18 +14,14 @@ use crate::rig::{DatabaseDescription, Machine, RigError};
 /// Everything the benchmark saw, and on what.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
-    /// Tidegate's version.
     pub tidegate_version: &'static str,
-    /// The command line.
     pub command: String,
     /// Where the clients' draws, the controllers' and the order of the runs began.
     pub seed: u64,
-    /// What it ran on.
     pub machine: Machine,
     /// The database that it ran on.
     #[serde(flatten)]
     pub database: DatabaseDescription,
-    /// How many clients there were.
     pub clients: usize,
     /// The limit the controllers started with.
     pub start_limit: Mpl,
@@ -37,7 +33,6 @@ pub struct BenchReport {
     pub sweep_s: f64,
     /// Seconds of a controller in each phase of a scenario.
     pub run_s: f64,
-    /// Throughput against fixed limits.
     pub sweeps: Vec<Sweep>,
     /// How well the controllers did, in the order of the scenarios and controllers asked for.
     pub scenarios: Vec<ScenarioScore>,

@@ -61,7 +61,6 @@ pub enum Work {
 }
 
 impl Work {
-    /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -73,7 +72,6 @@ impl Work {
         }
     }
 
-    /// What it is, in words.
     pub(super) fn about(self, thrash: &Ranges) -> String {
         let ranges = |study: &Thrash| {
             let Options { sf, rose, rows, .. } = study.options();
@@ -153,7 +151,6 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// Every scenario.
     pub const ALL: [Scenario; 7] = [
         Scenario::Tpcb1,
         Scenario::Tpcb10,
@@ -219,7 +216,6 @@ impl fmt::Display for Scenario {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no workload is called `{name}`: use {}", Scenario::ALL.map(Scenario::name).join(", "))]
 pub struct UnknownScenario {
-    /// What was asked for.
     pub name: String,
 }
 

@@ -44,7 +44,6 @@ const LONG_ENOUGH: u32 = 20;
 /// What a scenario's runs amount to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScenarioScore {
-    /// The scenario.
     pub scenario: &'static str,
     /// The best fixed limit of each phase.
     pub references: Vec<Reference>,
@@ -55,9 +54,7 @@ pub struct ScenarioScore {
 /// The best fixed limit of a workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reference {
-    /// The workload.
     pub work: Work,
-    /// The best fixed limit.
     pub limit: Mpl,
     /// The lowest and the highest limit that reach 95 % of the best in the sweep.
     pub band: (Mpl, Mpl),
@@ -70,16 +67,13 @@ pub struct Reference {
 pub struct Measured {
     /// When it began, in seconds since the benchmark began.
     pub began_s: f64,
-    /// Throughput of the whole run.
     pub tps: f64,
     /// Throughput of its second half.
     pub settled_tps: f64,
 }
 
-/// How well one controller did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ControllerScore {
-    /// The controller.
     pub controller: String,
     /// Throughput of the whole run: the mean of the phases' shares, which last equally long.
     pub whole: Option<f64>,
@@ -90,7 +84,6 @@ pub struct ControllerScore {
 /// How well one controller did in one phase.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseScore {
-    /// The workload.
     pub work: Work,
     /// What the best fixed limit gave around that time, in transactions per second.
     pub best_tps: f64,

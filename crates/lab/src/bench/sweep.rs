@@ -10,10 +10,8 @@ use crate::simulate::BAND;
 /// Throughput below which a point is drawn up, because logarithms have no zero.
 const TPS_MIN: f64 = 0.01;
 
-/// A workload at fixed limits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sweep {
-    /// The workload.
     pub work: Work,
     /// Limits and transactions per second, in rising order of limits; at least one.
     pub points: Vec<(Mpl, f64)>,

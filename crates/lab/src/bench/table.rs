@@ -54,10 +54,8 @@ const NOTES: &str = "The best fixed limit: of the two best of the sweep the one 
                      sweep, interpolated on logarithmic axes. Settled: the second half of the \
                      phase.";
 
-/// The heading of a table.
 const RETRIES: &str = "Transactions run again at fixed limits, for each one committed";
 
-/// The result for a terminal.
 pub(super) fn text(report: &BenchReport) -> String {
     let mut text = format!("Throughput at fixed limits, tps\n{}", sweeps(report).text());
     if let Some(retries) = retries(report) {
@@ -76,7 +74,6 @@ pub(super) fn text(report: &BenchReport) -> String {
     text
 }
 
-/// The result as a document.
 pub(super) fn markdown(report: &BenchReport) -> String {
     let mut text = format!("# Controllers on {}\n\n", report.database.dbms.title);
     let _ = writeln!(text, "```text\n{}\n```\n\n{}\n", report.command, conditions(report));

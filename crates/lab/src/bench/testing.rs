@@ -8,7 +8,6 @@ use super::{BenchOptions, Cell, Purpose, Ranges, Scenario, Work};
 use crate::load::{Latency, LoadReport, PhaseReport};
 use crate::rig::DatabaseChoice;
 
-/// The whole benchmark on PostgreSQL.
 pub(super) fn options() -> BenchOptions {
     let database = DatabaseChoice::named("postgres").unwrap();
     BenchOptions::new(

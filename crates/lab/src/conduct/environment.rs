@@ -17,7 +17,6 @@ use super::measure::{Run, failed};
 use crate::load::{LoadReport, Progress, Stage};
 use crate::rig::{RigError, other_executors};
 
-/// Who looks.
 pub(super) struct EnvironmentMonitor {
     processors: Processors,
     /// Whose processors are looked at: the server's that we started, or ours where the database has
@@ -29,7 +28,6 @@ pub(super) struct EnvironmentMonitor {
     own_names: &'static [&'static str],
 }
 
-/// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Environment {
     /// Processors of the database, all of its threads the same; 0 where they cannot be seen.

@@ -27,7 +27,6 @@ use crate::rig::{Front, FrontOptions, Interval, RigError, read_journal};
 
 /// Where a proxy comes from and writes to.
 pub(super) struct ProxySetup<'a> {
-    /// The `tidegate` program.
     pub(super) tidegate: &'a Path,
     /// Where a proxy's log goes; its journal and its configuration go beside it.
     pub(super) log: &'a Path,
@@ -35,7 +34,6 @@ pub(super) struct ProxySetup<'a> {
     pub(super) is_through_tidegate: bool,
 }
 
-/// What came of it.
 pub(super) struct Outcome {
     pub(super) load: LoadReport,
     /// Seconds from the first connection's begin to the last's login.

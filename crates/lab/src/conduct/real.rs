@@ -27,7 +27,6 @@ use crate::rig::RigError;
 /// What the processors are called among the settings; no database has a setting of this name.
 const PROCESSORS: &str = "processors";
 
-/// A private database.
 pub struct RealSubject {
     /// The `tidegate` program, for the proxy.
     tidegate: PathBuf,
@@ -36,7 +35,6 @@ pub struct RealSubject {
     subject: Option<Running>,
 }
 
-/// A database that was started.
 struct Running {
     kind: SubjectKind,
     database: Box<dyn Database>,

@@ -47,7 +47,6 @@ const LAMBDA: f64 = 40.0;
 const SIGMA: f64 = 0.02;
 const KAPPA: f64 = 0.001;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Simulated {
     run: u32,

@@ -14,18 +14,13 @@ use crate::rig::{DatabaseDescription, Interval, Machine, RigError};
 /// Everything the demonstration saw, and on what.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoSummary {
-    /// Tidegate's version.
     pub tidegate_version: &'static str,
-    /// The command line.
     pub command: String,
-    /// Where the clients' draws began.
     pub seed: u64,
-    /// What it ran on.
     pub machine: Machine,
     /// The database that it ran on.
     #[serde(flatten)]
     pub database: DatabaseDescription,
-    /// The tables' scale.
     pub scale: u32,
     /// Whether the sums of all balances were equal at the end: no transaction applied in part.
     pub consistent: bool,
@@ -38,7 +33,6 @@ pub struct DemoSummary {
 /// One number of clients, directly and through Tidegate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Step {
-    /// How many clients.
     pub clients: usize,
     /// Transactions per second through Tidegate over those of direct clients.
     pub ratio: f64,
@@ -49,9 +43,7 @@ pub struct Step {
     pub proxy_cpu_us: Option<f64>,
     /// When the limited run began, in seconds since Tidegate's start.
     pub began_s: f64,
-    /// What direct clients saw.
     pub direct: LoadReport,
-    /// What clients saw through Tidegate.
     pub proxied: LoadReport,
     /// Tidegate's control intervals in this step.
     pub intervals: Vec<Interval>,

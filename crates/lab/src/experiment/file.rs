@@ -55,39 +55,27 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// Why a file is no experiment.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// It cannot be read.
     #[error("cannot read {path}: {source}", path = .path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The system's reason.
         source: std::io::Error,
     },
-    /// It says what an experiment file cannot say. The reason names the line.
     #[error("{path}: {reason}", path = .path.display())]
     Form {
-        /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
         reason: String,
     },
-    /// There is no such preset.
     #[error("{path} has no preset `{name}`; it has {known}", path = .path.display())]
     Preset {
-        /// The file.
         path: PathBuf,
-        /// What was asked for.
         name: String,
-        /// The presets that are there.
         known: String,
     },
     /// Its values do not fit each other, or a subject is not to be had. The reason names the line
     /// where there is one.
     #[error("{path}: {reason}", path = .path.display())]
     Values {
-        /// The file.
         path: PathBuf,
-        /// What does not fit.
         reason: String,
     },
 }
@@ -192,16 +180,12 @@ impl<F: Factors> Keys<F> {
 /// What of a file is wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// One of its presets.
     pub preset: Option<String>,
     /// Other subjects than the file names.
     pub subjects: Option<Vec<Subject>>,
 }
 
 /// Reads an experiment file.
-///
-/// # Errors
-/// See [`FileError`].
 pub fn read(path: &Path, choice: &Choice) -> Result<Experiment, FileError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| FileError::Read { path: path.to_owned(), source })?;
@@ -209,9 +193,6 @@ pub fn read(path: &Path, choice: &Choice) -> Result<Experiment, FileError> {
 }
 
 /// As [`read`], of text that is already there; `path` is for messages.
-///
-/// # Errors
-/// See [`FileError`].
 pub fn parse(path: &Path, text: &str, choice: &Choice) -> Result<Experiment, FileError> {
     let experiment = parse_begun(path, text, choice)?;
     refuse_unfit(&experiment).map_err(|complaint| FileError::Values {
@@ -320,7 +301,6 @@ impl<'t> Document<'t> {
         Ok(keys)
     }
 
-    /// Reads what keys say.
     fn read<T: DeserializeOwned>(&self, keys: DeTable<'t>) -> Result<T, Problem> {
         let deserializer = Deserializer::from(Spanned::new(0..self.text.len(), keys));
         T::deserialize(deserializer).map_err(|error| form(error, self.text))

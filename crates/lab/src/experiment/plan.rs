@@ -9,7 +9,6 @@ use super::treatment::Treatment;
 use super::workload::WorkloadSpec;
 use super::{Experiment, Order, Subject};
 
-/// All runs of an experiment.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The runs, in the order of their numbers.
@@ -23,46 +22,35 @@ pub struct Plan {
 pub struct RunPlan {
     /// Counted from 1.
     pub number: u32,
-    /// The database.
     pub subject: Subject,
     /// The processors given to it; `None` is all there are.
     pub processors: Option<u32>,
     /// Whether its tables have primary keys.
     pub primary_key: bool,
-    /// What is executed.
     pub batchsets: Vec<Batchset>,
 }
 
-/// A workload at several MPLs.
 #[derive(Clone, Debug)]
 pub struct Batchset {
     /// Counted from 1.
     pub number: u32,
-    /// The workload.
     pub workload: WorkloadSpec,
-    /// What is done with it.
     pub treatment: Treatment,
     /// Its batches, MPLs rising.
     pub batches: Vec<Batch>,
 }
 
-/// A workload at one MPL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The level.
     pub mpl: u32,
-    /// How often it is executed.
     pub repetitions: u32,
 }
 
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Execution {
-    /// The run's number.
     pub run: u32,
-    /// The batchset's number in it.
     pub batchset: u32,
-    /// The level.
     pub mpl: u32,
     /// Which of the batch's executions, counted from 1.
     pub repetition: u32,
@@ -121,7 +109,6 @@ impl Plan {
             .collect()
     }
 
-    /// How many executions there are.
     #[must_use]
     pub fn count(&self) -> usize {
         let batchsets = self.runs.iter().flat_map(|run| &run.batchsets);
@@ -178,7 +165,6 @@ fn batchsets(experiment: &Experiment, primary_key: bool) -> Vec<Batchset> {
 }
 
 impl Batchset {
-    /// What it is, in words.
     #[must_use]
     pub fn describe(&self) -> String {
         let treatment = self.treatment.to_string();

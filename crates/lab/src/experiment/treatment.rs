@@ -17,9 +17,7 @@ use super::workload::WorkloadSpec;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Treatment {
-    /// What the MPL is.
     pub admission: Admission,
-    /// When transactions come.
     pub arrivals: ArrivalSpec,
     /// Scheduling classes, if there are two.
     pub priority: Option<Priority>,
@@ -40,20 +38,16 @@ pub enum Admission {
     Clients,
     /// A limit that a gate holds, whoever waits outside.
     Limit {
-        /// Clients.
         clients: u32,
     },
     /// The limit that a controller starts with.
     Control {
-        /// Clients.
         clients: u32,
-        /// The controller.
         #[serde(with = "written")]
         control: Algorithm,
     },
 }
 
-/// When transactions come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrivalSpec {
@@ -69,7 +63,6 @@ pub enum ArrivalSpec {
 /// A share of the clients, and of the arrivals of an open loop, is of the high class.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Priority {
-    /// Per cent of high-priority clients.
     pub high_percent: f64,
     /// Whether the gate lets them in first; otherwise they are only counted apart.
     pub is_given: bool,
@@ -78,9 +71,7 @@ pub struct Priority {
 /// What is exchanged when half of the measured time is over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Exchange {
-    /// The workload.
     Workload(WorkloadSpec),
-    /// The memory for pages.
     Buffer(Bytes),
 }
 
@@ -99,7 +90,6 @@ pub struct Aging {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Split {
-    /// In the middle.
     Half,
     /// 15/16 to the left in a sequence at the end of the tree, as the study's database did.
     MaxKey,

@@ -12,16 +12,12 @@ use tidegate_workload::workload::Depth;
 /// What is no value of a key.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ValueError {
-    /// A length of time that is too long.
     #[error("`{0}` is more than a year")]
     LongPeriod(String),
-    /// No length of time.
     #[error("`{0}` is no length of time; write 120s, 500ms or 2min")]
     Period(String),
-    /// No share.
     #[error("{0} is no share in per cent: above 0 and at most 100")]
     Percent(f64),
-    /// No amount of memory.
     #[error("`{0}` is no size; write 512KB, 16MB or 1GB")]
     Bytes(String),
 }
@@ -151,7 +147,6 @@ pub struct Bytes(u64);
 const UNITS: [(&str, u64); 3] = [("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)];
 
 impl Bytes {
-    /// The number of bytes.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0

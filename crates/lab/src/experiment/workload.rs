@@ -18,7 +18,6 @@ pub use ds2::{Ds2Size, Ds2Spec};
 pub use tpcc::{FormName, TpccSpec};
 pub use tpcw::TpcwSpec;
 
-/// A workload with its values.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum WorkloadSpec {
@@ -51,7 +50,6 @@ pub enum WorkloadSpec {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThrashSpec {
-    /// Rows of each table.
     #[serde(default = "small")]
     pub rows: u32,
     /// Whether `id1` is the primary key.
@@ -65,16 +63,13 @@ pub struct ThrashSpec {
     /// Where in that share they lie: `random`, `rotation` or `discrete`.
     #[serde(default)]
     pub placement: PlacementName,
-    /// The weight of reads.
     #[serde(default)]
     pub reads: u16,
-    /// The weight of updates.
     #[serde(default)]
     pub updates: u16,
     /// The weight of deletions and insertions.
     #[serde(default)]
     pub changes: u16,
-    /// The weight of joins.
     #[serde(default)]
     pub joins: u16,
 }
@@ -92,35 +87,25 @@ pub enum PlacementName {
     Discrete,
 }
 
-/// Values that no workload has.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum WorkloadError {
-    /// No pgbench tables are so large.
     #[error("workload: a scale of {0}; give 1 to {max}", max = Scale::MAX)]
     Scale(u32),
-    /// A share that is none.
     #[error("workload: {0} % is no share of the rows that can be told apart")]
     Share(f64),
     /// Values of the thrashing study that contradict each other.
     #[error(transparent)]
     Thrash(#[from] Impossible),
-    /// A size that the DVD store cannot have.
     #[error("workload: {0}")]
     Ds2(#[from] tidegate_workload::ds2::Impossible),
-    /// A size that TPC-C cannot have.
     #[error("workload tpcc: {0}")]
     Tpcc(#[from] tidegate_workload::tpcc::ScaleError),
-    /// A size that TPC-W cannot have.
     #[error("workload tpcw: {0}")]
     Tpcw(#[from] tidegate_workload::tpcw::ScaleError),
-    /// A mix that a workload does not have.
     #[error("workload {workload}: no mix is called `{name}`; there are {known}")]
     Mix {
-        /// The workload.
         workload: &'static str,
-        /// What was asked for.
         name: String,
-        /// What there is.
         known: String,
     },
 }
@@ -193,7 +178,6 @@ impl WorkloadSpec {
         specs.iter().map(build).collect()
     }
 
-    /// What it is, in words.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {

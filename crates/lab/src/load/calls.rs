@@ -184,7 +184,6 @@ fn conflicts(before: &LockStatistics, now: &LockStatistics) -> BTreeMap<Conflict
     ended.into_iter().filter(|&(_, count)| count > 0).collect()
 }
 
-/// What an error counts as.
 fn kind(error: &CallError) -> &'static str {
     match error {
         CallError::NoProcedure(_) => "no procedure",

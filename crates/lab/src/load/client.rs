@@ -85,7 +85,6 @@ impl Client {
         self.state.take_failure()
     }
 
-    /// Looks for something to do.
     pub(super) fn start(&mut self, dispatcher: &mut Dispatcher) -> Result<(), Loss> {
         let next = self.state.start(dispatcher);
         self.say(next)

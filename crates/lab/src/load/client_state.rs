@@ -19,20 +19,13 @@ pub(super) enum ServerEvent {
     Failed(Failure),
 }
 
-/// What a client sends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextMessage {
-    /// Nothing yet.
     Nothing,
-    /// The statement in the wire.
     Statement,
-    /// The beginning of a transaction.
     Begin,
-    /// Its end.
     Commit,
-    /// Its undoing.
     Rollback,
-    /// Good-bye.
     Quit,
 }
 
@@ -52,13 +45,11 @@ enum State {
     Undoing,
     /// The answer to ROLLBACK is awaited, after a failure.
     RollingBack,
-    /// Nothing more will be sent.
     Done,
 }
 
 /// A client's state, and what it does on each event of its connection.
 pub(super) struct ClientState {
-    /// The client's number.
     client: usize,
     wire: Rc<RefCell<Wire>>,
     state: State,
@@ -124,7 +115,6 @@ impl ClientState {
         NextMessage::Nothing
     }
 
-    /// Begins a transaction.
     pub(super) fn begin(&mut self, task: Task, dispatcher: &mut Dispatcher) -> NextMessage {
         self.is_again = false;
         self.task = Some(task);

@@ -170,7 +170,6 @@ impl Dispatcher {
         }
     }
 
-    /// The classes of the clients.
     pub(super) fn classes(&self) -> Classes {
         self.classes
     }

@@ -51,7 +51,6 @@ pub(super) trait Crowd {
         self.dispatcher().tally.conflicts.clone()
     }
 
-    /// Clients lost after the start.
     fn losses(&self) -> &Losses;
 
     /// What the load generator has used of processors: all threads of our process.
@@ -70,7 +69,6 @@ pub(super) trait Crowd {
     }
 }
 
-/// Clients whose connections broke.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     pub(super) count: usize,
@@ -308,7 +306,6 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
         if end.saturating_duration_since(next) < interval / 4 { end } else { next }
     }
 
-    /// Runs the clients until `deadline`.
     fn run_until(&mut self, deadline: Instant) -> Result<(), LoadError> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use tidegate_workload::Random;
 
-/// How transactions come.
 #[derive(Clone, Debug)]
 pub enum Arrivals {
     /// A client's next when its last has been answered and the client has thought.
@@ -47,7 +46,6 @@ const GAP_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The stream of draws for arrivals; clients have theirs by their numbers.
 const STREAM: u64 = u64::MAX;
 
-/// Decides who begins when.
 pub(super) struct Pacer {
     schedule: Schedule,
 }

@@ -57,7 +57,6 @@ struct Client {
     is_again: bool,
 }
 
-/// What a client's thread says.
 enum Word {
     Connected(Option<Interrupter>),
     Refused(Failure),
@@ -376,7 +375,6 @@ mod tests {
     #[derive(Debug, Default)]
     struct Holding {
         is_held: bool,
-        /// Statements that have begun.
         statements: usize,
         commits: usize,
     }

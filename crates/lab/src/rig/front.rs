@@ -26,17 +26,14 @@ pub(crate) struct FrontOptions<'a> {
     pub(crate) tidegate: &'a Path,
     /// Where the proxy's log goes, after what is there.
     pub(crate) log: PathBuf,
-    /// What the proxy logs.
     pub(crate) log_level: &'static str,
     /// Where the journal goes, if anywhere; what was there before is lost.
     pub(crate) journal: Option<PathBuf>,
-    /// Who chooses the limit.
     pub(crate) control: Algorithm,
     /// The limit to begin with; `None` is the algorithm's own choice, or the proxy's.
     pub(crate) start: Option<Mpl>,
     /// Whether the high class of a load goes first; the embedded engine always does that.
     pub(crate) has_priority: bool,
-    /// Where the controller's draws begin.
     pub(crate) seed: u64,
 }
 
@@ -152,7 +149,6 @@ fn serve<'d>(
 }
 
 impl Front<'_> {
-    /// Where clients go.
     pub(crate) fn target(&self) -> Target<'_> {
         self.target_by(Connecting::within(CONNECT_TIMEOUT))
     }

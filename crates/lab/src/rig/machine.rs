@@ -7,11 +7,9 @@ use serde::Serialize;
 /// The machine, as far as it matters to a reader of the figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// The processor's name.
     pub cpu: String,
     /// Processors this process may use.
     pub cores: usize,
-    /// Main memory in MiB.
     pub memory_mib: u64,
     /// The kernel's release.
     pub kernel: String,

@@ -15,7 +15,6 @@ const GAP: usize = 6;
 /// Room for the plants' names on the left, the controllers' at the top.
 const LEFT: usize = 250;
 const TOP: usize = 190;
-/// Room for the scale below.
 const BOTTOM: usize = 70;
 /// A slanted name at the right edge needs room.
 const RIGHT: usize = 120;
@@ -31,7 +30,6 @@ const COLOURS: [(f64, [f64; 3]); 5] = [
     (1.0, [40.0, 110.0, 180.0]),
 ];
 
-/// The heat map as SVG.
 pub(super) fn heat_map(report: &Report) -> String {
     let (columns, rows) = (report.controllers.len(), report.plants.len() + 2);
     let width = LEFT + columns * CELL.0 + RIGHT;

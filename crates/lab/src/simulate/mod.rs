@@ -49,12 +49,9 @@ use runner::Run;
 /// The highest limit a controller may choose; the lowest is 1.
 pub const HIGHEST: u32 = 1_000;
 
-/// What to simulate.
 #[derive(Clone, Debug)]
 pub struct SimulateOptions {
-    /// The plants.
     pub scenarios: Vec<Scenario>,
-    /// The controllers.
     pub controllers: Controllers,
     /// How many runs of each controller on each plant.
     pub seeds: NonZero<u32>,
@@ -67,7 +64,6 @@ pub struct SimulateOptions {
     pub out: PathBuf,
     /// Whether the intervals of every run are written too.
     pub trace: bool,
-    /// How many threads work.
     pub threads: NonZero<usize>,
     /// The command line that asked for this, for the record.
     pub command: String,
@@ -79,7 +75,6 @@ impl SimulateOptions {
         self.start.map_or_else(|| runner::start_of(seed), Mpl::at_least_one)
     }
 
-    /// The seed of each run.
     fn run_seeds(&self) -> impl Iterator<Item = u64> {
         (0..self.seeds.get()).map(|offset| self.seed.wrapping_add(offset.into()))
     }
@@ -117,9 +112,6 @@ impl FromStr for Controllers {
 
 /// Runs the simulation and writes `simulate.json`, `simulate.md` and `simulate.svg`, and traces if
 /// wanted, into the output directory.
-///
-/// # Errors
-/// See [`SimulateError`].
 pub fn run(
     options: &SimulateOptions,
     cancel: &AtomicBool,

@@ -14,9 +14,7 @@ use super::{BAND, Phase, Reached, Score, SimulateError, SimulateOptions, Spread,
 /// Everything the simulation saw. It is the same on every machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Tidegate's version.
     pub tidegate_version: &'static str,
-    /// The command line.
     pub command: String,
     /// The seed of the first run of each controller on each plant; the others follow it.
     pub seed: u64,
@@ -30,14 +28,12 @@ pub struct Report {
     pub controllers: Vec<ControllerSummary>,
     /// The plants, in the order asked for.
     pub plants: Vec<PlantSummary>,
-    /// Every controller on every plant.
     pub cells: Vec<Cell>,
 }
 
 /// A controller over the plants it ran on.
 #[derive(Clone, Debug, Serialize)]
 pub struct ControllerSummary {
-    /// Its name.
     pub controller: String,
     /// How many plants it ran on.
     pub plants: usize,
@@ -50,11 +46,9 @@ pub struct ControllerSummary {
 /// A plant and the truth about it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlantSummary {
-    /// Its name.
     pub plant: String,
     /// What it is like, and where its numbers are from.
     pub about: String,
-    /// Its phases.
     pub phases: Vec<PhaseSummary>,
 }
 
@@ -63,7 +57,6 @@ pub struct PlantSummary {
 pub struct PhaseSummary {
     /// How many control intervals it lasts.
     pub intervals: u32,
-    /// The best fixed limit.
     pub best_limit: Mpl,
     /// What the best fixed limit reaches, transactions per second.
     pub best_tps: f64,
@@ -86,12 +79,9 @@ impl PhaseSummary {
     }
 }
 
-/// A controller on a plant.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
-    /// The controller.
     pub controller: String,
-    /// The plant.
     pub plant: String,
     /// What came out; `None` when the plant lacks what the controller goes by.
     pub result: Option<CellResult>,

@@ -76,7 +76,6 @@ struct TraceLine {
 }
 
 impl TraceLine {
-    /// The line after `before`.
     fn after(
         before: Option<&TraceLine>,
         (index, phase): (usize, &Phase),
@@ -100,7 +99,6 @@ impl TraceLine {
     }
 }
 
-/// Where a run is.
 struct RunProgress<'a> {
     phases: &'a [Phase],
     intervals: u32,

@@ -37,7 +37,6 @@ pub const SOON: u32 = 10;
 /// The shortest phase in which there is something to find and to settle at.
 const ENTRY_INTERVALS: u32 = 20;
 
-/// A phase to be scored.
 #[derive(Clone, Debug)]
 pub struct Phase {
     /// How many control intervals it lasts.
@@ -128,7 +127,6 @@ pub struct Sample {
     pub limit: Mpl,
     /// Transactions that ended well.
     pub completions: u64,
-    /// Its length.
     pub seconds: f64,
 }
 
@@ -243,14 +241,11 @@ impl Measures {
 /// Measures over several runs or plants, each over those where it applies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The mean of each measure.
     pub mean: Measures,
-    /// The worst of each measure.
     pub worst: Measures,
 }
 
 impl Spread {
-    /// The spread of `all`.
     #[must_use]
     pub fn of(all: &[&Measures]) -> Spread {
         let values = |measure| all.iter().filter_map(move |one| one.get(measure));
@@ -263,10 +258,8 @@ impl Spread {
     }
 }
 
-/// How well one run went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
-    /// The measures.
     pub measures: Measures,
     /// For each phase that is an entry, how soon its band was reached.
     pub entries: Vec<Reached>,
@@ -288,7 +281,6 @@ impl Score {
     }
 }
 
-/// A phase with its intervals.
 type Part<'a> = (&'a Phase, &'a [Sample]);
 
 fn parts<'a>(phases: &'a [Phase], samples: &'a [Sample]) -> Vec<Part<'a>> {
@@ -308,7 +300,6 @@ fn reached(phase: &Phase, samples: &[Sample]) -> Reached {
     inside.map_or(Reached::Never, |(intervals, _)| Reached::After(intervals))
 }
 
-/// One measure of a run.
 fn measured(measure: Measure, parts: &[Part<'_>], entered: &[(u32, Reached)]) -> Option<f64> {
     match measure {
         Measure::Throughput => throughput(parts),

@@ -39,7 +39,6 @@ fn legend(measure: Measure) -> (&'static str, &'static str) {
     }
 }
 
-/// What the legend leaves open.
 const NOTES: &str = "\
 The band: limits that give at least 95 % of the best throughput. Settled: the last half of each
 phase of at least 20 intervals. Throughput is relative to that of the best fixed limit.";
@@ -73,7 +72,6 @@ fn row(first: &[&str], measures: &Measures) -> Vec<String> {
     first.iter().map(|&cell| cell.to_owned()).chain(values).collect()
 }
 
-/// The result for a terminal.
 pub(super) fn text(report: &Report) -> String {
     let mut text = match &report.controllers[..] {
         [only] => {
@@ -142,7 +140,6 @@ fn matrix(report: &Report, measure: Measure) -> Grid {
     grid
 }
 
-/// The result as a document.
 pub(super) fn markdown(report: &Report) -> String {
     let mut text = String::from("# Controllers on simulated plants\n\n");
     let starts = report.starts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

@@ -21,9 +21,6 @@ struct Named {
 impl Store {
     /// Keeps an analysis of an experiment beside those before it: its counts, what it dropped, and
     /// the thrashing points, each with the protocol's and the rule's version; its number.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn analysed(&mut self, experiment: i64, report: &Report) -> Result<i64, StoreError> {
         let rule = json(&report.rule)?;
         let (rule, found_us) = (rule.trim_matches('"'), self.now_us());

@@ -18,58 +18,41 @@ pub struct ExecutionCourse {
     pub run: u32,
     /// The batchset's number in the run.
     pub batchset: u32,
-    /// The subject's name.
     pub subject: String,
-    /// The level.
     pub mpl: u32,
-    /// Which of the batch's executions.
     pub repetition: u32,
-    /// The control intervals.
     pub limits: Vec<LimitSeen>,
-    /// The classes.
     pub classes: Vec<ClassSeen>,
-    /// The trees, look by look.
     pub trees: Vec<TreeSeen>,
 }
 
-/// One control interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitSeen {
     /// When it ended, in seconds of the measured time; negative in the warm-up.
     pub at_s: f64,
-    /// The limit in it.
     pub mpl: u32,
-    /// The limit after it.
     pub next_mpl: u32,
-    /// Completed transactions per second.
     pub tps: f64,
-    /// Why the limit was chosen.
     pub reason: String,
 }
 
-/// One scheduling class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassSeen {
-    /// Its name.
     pub class: String,
     /// Transactions in the measured time.
     pub transactions: i64,
-    /// Mean latency, in milliseconds.
     pub mean_ms: f64,
     /// 95th percentile of the latency, in milliseconds.
     pub p95_ms: f64,
 }
 
-/// One tree in one look.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeSeen {
     /// Which look, counted from 1.
     pub look: u32,
     /// When, in seconds of the measured time.
     pub at_s: f64,
-    /// Its name.
     pub tree: String,
-    /// Leaves.
     pub leaves: i64,
     /// How full they are in the mean, from 0 to 1.
     pub fill: f64,
@@ -158,9 +141,6 @@ impl Store {
     }
 
     /// The courses of an experiment's executions that have one, in the order of their places.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn courses(&mut self, experiment: i64) -> Result<Vec<ExecutionCourse>, StoreError> {
         let rows = self.query(
             "SELECT r.number, b.number, r.subject, x.mpl, x.repetition, m.attempt \

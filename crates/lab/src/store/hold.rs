@@ -125,9 +125,6 @@ impl Store {
     }
 
     /// The same for a worker, whose runs are taken from it when it is silent for too long.
-    ///
-    /// # Errors
-    /// See [`Store::hold_host`].
     pub fn hold_host_as_worker(&mut self) -> Result<(), StoreError> {
         self.hold_host_as(WORKER)
     }
@@ -172,9 +169,6 @@ impl Store {
     }
 
     /// Lets go of this host.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn release_host(&mut self) -> Result<(), StoreError> {
         if let Some(lock) = &mut self.lock {
             lock.held = None;
@@ -186,18 +180,12 @@ impl Store {
     }
 
     /// Holds a run; or who holds it.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn hold_run(&mut self, run: i64) -> Result<Option<String>, StoreError> {
         let key = run_key(run);
         if self.try_hold(&key)? { Ok(None) } else { self.holder(&key).map(Some) }
     }
 
     /// Lets go of a run.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn release_run(&mut self, run: i64) -> Result<(), StoreError> {
         self.release(&run_key(run))
     }

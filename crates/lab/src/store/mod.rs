@@ -60,86 +60,62 @@ const SILENCE: Duration = Duration::from_secs(300);
 /// Why the store does not do what it was told.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// It cannot be opened.
     #[error("cannot open the result store {place}: {reason}")]
     Open {
         /// The file, or the URL without its password.
         place: String,
-        /// The database's reason.
         reason: String,
     },
-    /// There is no such file.
     #[error(
         "there is no result store {}: `tidegate lab run` makes one; --store names another",
         .0.display()
     )]
     NotThere(PathBuf),
-    /// It was written by a newer program.
     #[error(
         "the result store has schema version {found}, and this program knows up to {known}: \
          use the newer program that wrote it"
     )]
     Newer {
-        /// Its version.
         found: usize,
-        /// Ours.
         known: usize,
     },
-    /// The database failed. What was written before is safe.
     #[error("the result store failed: {0}; what was written before is safe")]
     Database(#[from] Failure),
-    /// There is no such row.
     #[error("the result store has no {what} {id}; `tidegate lab list` shows what it has")]
     Missing {
-        /// What was looked for.
         what: &'static str,
-        /// Its number.
         id: i64,
     },
-    /// The plan that was begun is not the one that this program makes.
     #[error(
         "experiment {id} was planned by Tidegate {then}, and Tidegate {now} makes another plan of \
          the same file: {what}. Use the program that planned it, or run the file anew"
     )]
     Replanned {
-        /// The experiment.
         id: i64,
-        /// The first difference.
         what: String,
-        /// The version that planned it.
         then: String,
-        /// Ours.
         now: String,
     },
-    /// Another laboratory measures into this file.
     #[error(
         "the result store is taken by {holder}: one laboratory measures into a file at a time. \
          Wait for it or stop it"
     )]
     Taken {
-        /// Who has it.
         holder: String,
     },
-    /// Another laboratory is at work on this host.
     #[error(
         "host {host} is taken by {holder}: one host measures one thing at a time. Wait for it or \
          stop it; a worker on another machine of the same name needs a name of its own: --host"
     )]
     Held {
-        /// The host.
         host: String,
-        /// Who has it.
         holder: String,
     },
-    /// A row is not as we write them.
     #[error("the result store is damaged: {0}")]
     Damaged(String),
-    /// A file of an export cannot be written.
     #[error("cannot write {path}: {reason}", path = .path.display())]
     Write {
-        /// The file.
         path: PathBuf,
-        /// The system's reason.
         reason: String,
     },
 }
@@ -163,9 +139,6 @@ pub struct Store {
 impl Store {
     /// Opens the store at a place: a URL that begins with `postgres://`, or else a file of SQLite.
     /// One that is not there is made; an older one is brought to this program's version.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn open(place: &str) -> Result<Self, StoreError> {
         if is_postgres(place) {
             Self::open_postgres(place)
@@ -175,9 +148,6 @@ impl Store {
     }
 
     /// The same of one that is there: who only looks at it makes none.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn open_existing(place: &str) -> Result<Self, StoreError> {
         // A file that cannot be looked for is for SQLite to refuse, with the system's reason.
         if !is_postgres(place) && matches!(Path::new(place).try_exists(), Ok(false)) {
@@ -187,9 +157,6 @@ impl Store {
     }
 
     /// Opens a file of SQLite.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn open_file(path: &Path) -> Result<Self, StoreError> {
         let failed = |failure: Failure| StoreError::Open {
             place: path.display().to_string(),
@@ -310,7 +277,6 @@ impl Store {
         directory.join(format!("attempt-{}.parquet", tried.number()))
     }
 
-    /// All of it or nothing.
     fn atomically<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, StoreError>,

@@ -15,63 +15,45 @@ use crate::tap::{
     BatchExecution, BatchsetInstance, BatchsetKey, DataSet, ExecutionKey, Factors, Plan, Run, RunId,
 };
 
-/// An experiment in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExperimentRow {
-    /// Its number.
     pub id: i64,
-    /// Its name.
     pub name: String,
-    /// What it varies.
     pub scenario: String,
     /// The preset, or nothing.
     pub preset: String,
     /// The subjects, separated by commas.
     pub subjects: String,
-    /// The file's text.
     pub file: String,
     /// When it began, in microseconds since 1970.
     pub began_us: i64,
     /// When its last measurement ended, in microseconds since 1970.
     pub measured_us: Option<i64>,
-    /// Executions planned.
     pub planned: i64,
-    /// Executions done.
     pub done: i64,
 }
 
-/// A run in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRow {
-    /// Its row.
     pub id: i64,
-    /// Its number in the plan.
     pub number: u32,
-    /// The subject's name.
     pub subject: String,
     /// Processors; 0 is all there were.
     pub processors: u32,
-    /// Whether tables have primary keys.
     pub primary_key: bool,
 }
 
-/// A batchset in the store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchsetRow {
-    /// Its row.
     pub id: i64,
     /// Its run's number in the plan.
     pub run: u32,
-    /// Its number in the run.
     pub number: u32,
-    /// Its workload.
     pub spec: WorkloadSpec,
-    /// What was done with it.
     pub treatment: Treatment,
 }
 
 impl BatchsetRow {
-    /// What it is, in words.
     #[must_use]
     pub fn describe(&self) -> String {
         let treatment = self.treatment.to_string();
@@ -83,28 +65,20 @@ impl BatchsetRow {
 /// Throughput over MPLs, of a batchset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// The run.
     pub run: RunRow,
-    /// The batchset.
     pub batchset: BatchsetRow,
     /// What was measured, MPLs rising.
     pub points: Vec<Point>,
 }
 
-/// One execution of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// The level.
     pub mpl: u32,
-    /// Which of the batch's executions.
     pub repetition: u32,
-    /// Transactions per second.
     pub tps: f64,
-    /// Mean latency, in milliseconds.
     pub mean_ms: f64,
     /// 99th percentile of the latency, in milliseconds.
     pub p99_ms: f64,
-    /// Clients.
     pub clients: u32,
     /// Transactions that ended in the measured time.
     pub transactions: i64,
@@ -126,9 +100,6 @@ struct Checks {
 
 impl Store {
     /// All experiments, the oldest first.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn experiments(&mut self) -> Result<Vec<ExperimentRow>, StoreError> {
         let rows = self.query(
             "SELECT e.id, e.name, e.scenario, e.preset, e.subjects, e.file, e.began_us, \
@@ -156,9 +127,6 @@ impl Store {
     }
 
     /// The runs of an experiment.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn runs(&mut self, experiment: i64) -> Result<Vec<RunRow>, StoreError> {
         let rows = self.query(
             "SELECT id, number, subject, processors, primary_key FROM run WHERE experiment = ? \
@@ -178,9 +146,6 @@ impl Store {
     }
 
     /// The batchsets of an experiment.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn batchsets(&mut self, experiment: i64) -> Result<Vec<BatchsetRow>, StoreError> {
         let rows = self.query(
             "SELECT b.id, r.number, b.number, b.spec, b.treatment FROM batchset b, run r \
@@ -205,9 +170,6 @@ impl Store {
     /// The rows of an experiment's executions that this host has to do, by their places in the
     /// plan: those that are not done, and all of a batchset that another host left unfinished, for
     /// one host measures all of a batchset.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn to_do(&mut self, experiment: i64) -> Result<BTreeMap<Place, i64>, StoreError> {
         let host = self.host().to_owned();
         let rows = self.query(
@@ -234,9 +196,6 @@ impl Store {
     }
 
     /// The curves of an experiment.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn curves(&mut self, experiment: i64) -> Result<Vec<Curve>, StoreError> {
         let runs = self.runs(experiment)?;
         let mut curves = Vec::new();
@@ -274,9 +233,6 @@ impl Store {
     }
 
     /// The conditions that did not hold: the run's and the batchset's number, the condition, how.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn violations(&mut self, experiment: i64) -> Result<Vec<String>, StoreError> {
         let rows = self.query(
             "SELECT r.number, b.number, c.condition, c.violation \
@@ -295,9 +251,6 @@ impl Store {
     /// The measurements of whose tables it is not known whether they are consistent: the run's and
     /// the batchset's number, the subject's start, why. The check failed; or there was none, for
     /// the laboratory was interrupted before it, or has not come to it yet.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn unchecked(&mut self, experiment: i64) -> Result<Vec<String>, StoreError> {
         let mut lines = self.failed_checks(experiment)?;
         lines.extend(self.missing_checks(experiment)?);
@@ -368,9 +321,6 @@ impl Store {
     }
 
     /// Why executions failed that are not done: the run's and the batchset's number, the MPL, why.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn failures(&mut self, experiment: i64) -> Result<Vec<String>, StoreError> {
         let rows = self.query(
             "SELECT r.number, b.number, x.mpl, f.reason \
@@ -390,9 +340,6 @@ impl Store {
 
     /// The rows of an experiment for the analysis protocol, with the plan that they are held
     /// against.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn data_set(
         &mut self,
         id: i64,

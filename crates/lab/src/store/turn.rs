@@ -32,9 +32,6 @@ use super::{RunRow, Store, StoreError, count};
 impl Store {
     /// Returns the number of the run at a place; the first who asks gets one that keeps this host's
     /// runs balanced. `None` when nothing is left for the place.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn take_turn(&mut self, experiment: i64, place: u32) -> Result<Option<u32>, StoreError> {
         self.hold_turns(experiment)?;
         let taken = self.turn(experiment, place);
@@ -64,9 +61,6 @@ impl Store {
     }
 
     /// Returns the places of runs that were taken, by the runs' numbers.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn turns(&mut self, experiment: i64) -> Result<BTreeMap<u32, u32>, StoreError> {
         let rows = self.query(
             "SELECT r.number, t.place FROM turn t, run r WHERE t.run = r.id AND t.experiment = ?",

@@ -12,7 +12,6 @@ use crate::load::{IntervalKind, KindReport, LoadReport};
 use crate::measured::{Measured, Started};
 use crate::rig::Machine;
 
-/// An attempt that has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Tried {
     id: i64,
@@ -27,7 +26,6 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// Its row.
     pub(super) fn number(self) -> i64 {
         self.id
     }
@@ -35,9 +33,6 @@ impl Tried {
 
 impl Store {
     /// Writes down an experiment with all that it plans; its number.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn begin_experiment(
         &mut self,
         experiment: &Experiment,
@@ -151,9 +146,6 @@ impl Store {
     }
 
     /// A run's subject was started; the number of that.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn started(
         &mut self,
         run: i64,
@@ -179,9 +171,6 @@ impl Store {
     }
 
     /// An execution is tried, once more if it was before.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn try_execution(
         &mut self,
         execution: i64,
@@ -234,9 +223,6 @@ impl Store {
     }
 
     /// An attempt failed.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn failed(&mut self, tried: Tried, reason: &str) -> Result<(), StoreError> {
         self.execute(
             "INSERT INTO failure (attempt, reason) VALUES (?, ?)",
@@ -246,9 +232,6 @@ impl Store {
     }
 
     /// An attempt succeeded, and its execution is done.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn measured(&mut self, tried: Tried, measured: &Measured) -> Result<(), StoreError> {
         self.atomically(|store| {
             store.add_measurement(tried, measured)?;
@@ -388,9 +371,6 @@ impl Store {
     }
 
     /// The conditions of a batchset's tables after its executions.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn checked(
         &mut self,
         start: i64,

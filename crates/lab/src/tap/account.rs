@@ -22,10 +22,8 @@ use super::host;
 use super::index::Counts;
 use super::steps::{CheckCount, Report, Step};
 
-/// One number of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// The step that counted.
     pub step: Step,
     /// What was counted: a check's name, or what a step drops for.
     pub name: &'static str,
@@ -46,13 +44,11 @@ pub struct Count {
 /// What was dropped for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// In which step.
     pub step: Step,
     /// For what: the name of the check that an execution violates, or of the step's count.
     pub name: &'static str,
     /// An execution, or a batchset instance with all that was left of it.
     pub place: CheckPlace,
-    /// What was wrong, in words.
     pub why: String,
 }
 

@@ -53,7 +53,6 @@ pub enum Class {
 }
 
 impl Check {
-    /// All checks, by number.
     pub const ALL: [Check; 11] = [
         Check::MissingBatches,
         Check::ProcessorConfiguration,
@@ -74,7 +73,6 @@ impl Check {
         self as u8
     }
 
-    /// What it counts.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -146,15 +144,11 @@ impl Check {
     }
 }
 
-/// Where a violation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(untagged)]
 pub enum CheckPlace {
-    /// A batchset instance.
     Batchset(BatchsetKey),
-    /// A batch instance.
     Batch(BatchKey),
-    /// A batch execution.
     Execution(ExecutionKey),
 }
 
@@ -183,7 +177,6 @@ impl fmt::Display for CheckPlace {
 /// One violation of a check. Displayed, it is a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Violation {
-    /// The check.
     pub check: Check,
     /// The batchset, batch or execution in which it was found.
     pub place: CheckPlace,
@@ -194,7 +187,6 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// What is wrong, without where.
     #[must_use]
     pub fn reason(&self) -> String {
         format!("{}, but should be {}", self.observed, self.expected)

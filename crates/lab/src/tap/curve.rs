@@ -56,21 +56,16 @@ use std::ops::Bound;
 use serde::{Deserialize, Serialize};
 use tidegate_control::Mpl;
 
-/// Throughput against MPL.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     /// Transactions per second at each planned MPL; `None` where there was no measurement.
     points: BTreeMap<Mpl, Option<f64>>,
-    /// The highest MPL measured.
     highest: Mpl,
 }
 
-/// One point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Level {
-    /// The multiprogramming level.
     pub mpl: Mpl,
-    /// Completed transactions per second there.
     pub tps: f64,
 }
 
@@ -129,7 +124,6 @@ pub struct Transient {
     pub recovery: Level,
 }
 
-/// A sharp fall.
 #[derive(Clone, Copy, Debug)]
 struct Fall {
     from: Level,
@@ -146,7 +140,6 @@ impl Curve {
         Some(Curve { points, highest })
     }
 
-    /// The points measured, by MPL.
     fn measured(&self) -> Vec<Level> {
         let level = |(&mpl, &tps): (&Mpl, &Option<f64>)| tps.map(|tps| Level { mpl, tps });
         self.points.iter().filter_map(level).collect()

@@ -44,7 +44,6 @@ pub struct Confounded {
 /// Levels of a factor, and all hosts that measured any of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// The levels.
     pub levels: BTreeSet<String>,
     /// The hosts, which measured no other level.
     pub hosts: BTreeSet<String>,

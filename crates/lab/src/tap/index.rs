@@ -35,7 +35,6 @@ pub(super) struct Batchset<'a> {
     pub batches: BTreeMap<Mpl, Batch<'a>>,
 }
 
-/// All rows.
 #[derive(Clone, Debug)]
 pub(super) struct Index<'a> {
     pub runs: BTreeMap<RunId, &'a Run>,

@@ -40,18 +40,14 @@ pub struct Report {
     pub retained: Vec<RetainedBatchset>,
     /// Step 4 in numbers, by group.
     pub groups: Vec<GroupCount>,
-    /// The hosts that measured something.
     pub hosts: BTreeSet<String>,
     /// The factors that cannot be told from the hosts.
     pub confounded: Vec<Confounded>,
 }
 
-/// A check's violations in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckCount {
-    /// The check.
     pub check: Check,
-    /// How many violations.
     pub violations: usize,
     /// Of how many that were looked at: planned batches for check 1, batch executions for 2, 4
     /// to 8 and 10, executions planned in the batches that there are for 3, batchset instances for
@@ -90,11 +86,8 @@ pub enum Step {
 /// How much there was before and after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StepCounts {
-    /// The step.
     pub step: Step,
-    /// Before it.
     pub before: Counts,
-    /// After it.
     pub after: Counts,
 }
 
@@ -103,30 +96,22 @@ pub struct StepCounts {
 pub struct DroppedBatchset {
     /// In which step; in Step 2 when all its executions were.
     pub step: Step,
-    /// Which one.
     pub key: BatchsetKey,
-    /// What was wrong with it.
     pub why: String,
 }
 
 /// A batchset instance that was retained: one sample of the statistical analysis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RetainedBatchset {
-    /// Which one.
     pub key: BatchsetKey,
-    /// The subject's name.
     pub subject: String,
-    /// The DBMS and its version.
     pub dbms: String,
     /// Logical processors, `numProcs`.
     pub num_procs: u32,
-    /// The other independent variables.
     pub factors: Factors,
-    /// Throughput against MPL.
     pub curve: Vec<CurvePoint>,
     /// Mean time of all transactions of the executions retained, in seconds.
     pub atpt_s: Option<f64>,
-    /// The thrashing point, TP.
     pub thrashing_point: ThrashingPoint,
     /// The rule that it was found by.
     pub rule: Rule,
@@ -138,20 +123,16 @@ pub struct RetainedBatchset {
 /// A point of a retained curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CurvePoint {
-    /// The multiprogramming level.
     pub mpl: Mpl,
     /// Completed transactions per second, the mean of the executions retained.
     pub tps: f64,
-    /// How many executions those are.
     pub executions: usize,
 }
 
 /// The retained batchset instances of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupCount {
-    /// The group.
     pub group: String,
-    /// How many were retained.
     pub retained: usize,
     /// How many of these have a thrashing point below ∞.
     pub thrashing: usize,
@@ -179,7 +160,6 @@ impl Report {
     }
 }
 
-/// What the analyst may choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
     /// The rule of the thrashing point.

@@ -45,7 +45,6 @@ const RISING: [u64; 10] =
     [24_000, 43_200, 58_560, 70_800, 80_640, 88_560, 94_800, 99_840, 103_920, 107_160];
 
 impl Design {
-    /// Every batchset instance.
     pub(super) fn keys(&self) -> Vec<BatchsetKey> {
         let runs = self.subjects.len() * self.num_procs.len() * 2;
         let runs = (1..).take(runs).map(RunId);
@@ -144,7 +143,6 @@ pub(super) fn pick(generator: &mut SplitMix64, bound: usize) -> usize {
     usize::try_from(generator.next_bits() % bound).expect("below a length")
 }
 
-/// The values in random order.
 pub(super) fn shuffle<T>(values: &mut [T], generator: &mut SplitMix64) {
     for end in (1..values.len()).rev() {
         values.swap(end, pick(generator, end + 1));
@@ -175,7 +173,6 @@ impl Rows {
     }
 }
 
-/// The group of a batchset.
 pub(super) fn group(key: BatchsetKey) -> &'static str {
     SELECTIVITY[(key.batchset as usize - 1) / ROSE.len()].0
 }

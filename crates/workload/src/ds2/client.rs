@@ -31,7 +31,6 @@ pub(super) struct StoreClient {
     step: Step,
 }
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Enter,

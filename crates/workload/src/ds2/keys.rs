@@ -50,7 +50,6 @@ impl Keys {
 /// A range of keys of a table.
 #[derive(Debug)]
 pub(super) struct Range {
-    /// The first key.
     from: i64,
     /// The last key of the table in this range, asked for once.
     last: &'static Statement,

@@ -102,12 +102,10 @@ const PASSWORD: &str = "password";
 /// The share of customers who are new, in per cent.
 const NEW_PERCENT: i32 = 20;
 
-/// The size of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     /// Customers at the start.
     pub customers: u32,
-    /// Products.
     pub products: u32,
     /// Orders of each month of the year before.
     pub orders_per_month: u32,
@@ -150,10 +148,8 @@ fn numbers(last: u32) -> RangeInclusive<i32> {
     1..=i32::try_from(last).unwrap_or(i32::MAX)
 }
 
-/// Everything that an experiment varies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The size of the tables.
     pub scale: Scale,
     /// How actors and titles are found.
     pub search: Search,
@@ -162,7 +158,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// A size without think time.
     #[must_use]
     pub fn new(scale: Scale) -> Self {
         Options { scale, search: Search::Prefix, think_time_ms: 0 }
@@ -173,15 +168,11 @@ impl Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("ds2: {number} {what}; give 1 to {most}")]
 pub struct Impossible {
-    /// What was given.
     pub number: u32,
-    /// Of what.
     pub what: &'static str,
-    /// The most there can be.
     pub most: u32,
 }
 
-/// The workload.
 #[derive(Clone, Debug)]
 pub struct Ds2 {
     options: Options,
@@ -190,9 +181,6 @@ pub struct Ds2 {
 
 impl Ds2 {
     /// The workload with these options.
-    ///
-    /// # Errors
-    /// See [`Impossible`].
     pub fn new(options: Options) -> Result<Self, Impossible> {
         let Scale { customers, products, orders_per_month } = options.scale;
         for (number, what, most) in [
@@ -208,7 +196,6 @@ impl Ds2 {
         Ok(Ds2 { options, insert_customer: Arc::new(insert) })
     }
 
-    /// Its options.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options

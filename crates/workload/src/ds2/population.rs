@@ -65,7 +65,6 @@ fn draw(seed: Seed, key: i32) -> Random {
     Random::new(seed as u64, u64::from(key.unsigned_abs()))
 }
 
-/// The rows of a table.
 pub(super) fn rows(
     scale: Scale,
     table: usize,

@@ -108,9 +108,7 @@ impl Transaction for Register {
 pub(super) enum Wanted {
     /// The special offers of a category.
     Category(i32),
-    /// An actor of this name.
     Actor(String),
-    /// A title with this word.
     Title(String),
 }
 
@@ -149,7 +147,6 @@ const BY_TITLE_WORD: Statement = Statement::new(
 pub(super) struct Browse {
     pub(super) wanted: Wanted,
     pub(super) search: Search,
-    /// The most products shown.
     pub(super) limit: i32,
 }
 
@@ -191,7 +188,6 @@ impl Transaction for Browse {
     }
 }
 
-/// Who buys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Buyer {
     /// A customer of the first ones, who has logged in.

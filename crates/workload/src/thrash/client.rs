@@ -16,7 +16,6 @@ pub(super) const INSERT: usize = 2;
 pub(super) const DELETE: usize = 3;
 pub(super) const JOIN: usize = 4;
 
-/// A client of the study.
 #[derive(Debug)]
 pub(super) struct StudyClient {
     options: Options,
@@ -159,7 +158,6 @@ fn whole(number: u64) -> Value<'static> {
     i64::try_from(number).unwrap_or(i64::MAX).into()
 }
 
-/// A statement with its values.
 #[derive(Debug)]
 struct Single {
     kind: usize,

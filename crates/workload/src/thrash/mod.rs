@@ -84,7 +84,6 @@ const KINDS: [Kind; 5] = [
     Kind { name: "join", phases: PHASES },
 ];
 
-/// The workload.
 #[derive(Clone, Debug)]
 pub struct Thrash {
     options: Options,
@@ -101,7 +100,6 @@ impl Thrash {
         Ok(Thrash { statements: Arc::new(Statements::new(&options)), options })
     }
 
-    /// Its options.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options

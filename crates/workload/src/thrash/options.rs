@@ -25,7 +25,6 @@ pub struct Share(u32);
 impl Share {
     const WHOLE: u32 = 1_000_000;
 
-    /// All rows.
     pub const ALL: Share = Share(Share::WHOLE);
 
     /// The smallest share, which is one row of every table of up to two million.
@@ -57,7 +56,6 @@ impl Share {
         Some(Share(millionths as u32))
     }
 
-    /// The share in per cent.
     #[must_use]
     pub fn percent(self) -> f64 {
         f64::from(self.0) / 10_000.0
@@ -89,9 +87,7 @@ pub enum Placement {
 /// four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Mix {
-    /// Reads of a column.
     pub reads: u16,
-    /// Updates of a column.
     pub updates: u16,
     /// Deletions and insertions, by turns.
     pub changes: u16,
@@ -106,13 +102,11 @@ impl Mix {
     /// Updates alone, as in the study's update group.
     pub const UPDATES: Mix = Mix { reads: 0, updates: 1, changes: 0, joins: 0 };
 
-    /// The sum of the weights.
     pub(super) fn total(self) -> i32 {
         [self.reads, self.updates, self.changes, self.joins].into_iter().map(i32::from).sum()
     }
 }
 
-/// Everything that an experiment varies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Rows of each of the two tables: a million in the study, 30,000 on one of its systems.
@@ -126,7 +120,6 @@ pub struct Options {
     pub rose: Share,
     /// Where in that region they lie.
     pub placement: Placement,
-    /// The kinds of transactions.
     pub mix: Mix,
 }
 
@@ -202,24 +195,17 @@ impl Options {
     }
 }
 
-/// Options that contradict each other.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum Impossible {
-    /// No table has so many rows.
     #[error("thrash: {0} rows; give 1 to {ROWS_MAX}")]
     Rows(u32),
-    /// A transaction is to touch more rows than it may.
     #[error("thrash: SF is {sf} % and ROSE {rose} %; a transaction cannot touch more than it may")]
     Region {
-        /// SF in per cent.
         sf: f64,
-        /// ROSE in per cent.
         rose: f64,
     },
-    /// A list would have so many values.
     #[error("thrash: {0} discrete rows a transaction; databases take {LIST_MAX}: lower SF")]
     List(u32),
-    /// All weights are zero.
     #[error("thrash: all weights of the mix are 0; give one of them more")]
     Mix,
 }

@@ -137,18 +137,15 @@ impl Inputs {
         }
     }
 
-    /// The next Order-Status.
     pub(super) fn order_status(&self, draw: &mut Random) -> OrderStatus {
         let district = draw.between(1, DISTRICTS);
         OrderStatus { customer: self.customer(draw, self.home.0, district) }
     }
 
-    /// The next Delivery.
     pub(super) fn delivery(&self, draw: &mut Random, moment: i64) -> Delivery {
         Delivery { warehouse: self.home.0, carrier: draw.between(1, 10), moment }
     }
 
-    /// The next Stock-Level.
     pub(super) fn stock_level(&self, draw: &mut Random) -> StockLevel {
         let (warehouse, district) = self.home;
         StockLevel { warehouse, district, threshold: draw.between(10, 20) }

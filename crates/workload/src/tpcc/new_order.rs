@@ -18,7 +18,6 @@ use crate::{Ending, Failure, Running, Session, Statement, Value};
 
 use super::inputs::{Line, NewOrder};
 
-/// The phases' names.
 pub(super) const PHASES: &[&str] = &["I", "order", "II"];
 
 static WAREHOUSE: Statement = Statement::new("SELECT w_tax FROM warehouse WHERE w_id = ?");

@@ -38,7 +38,6 @@ use crate::{Dialect, Ending, Failure, Procedure, Running, Session, Statement, Va
 
 use super::inputs::{Customer, Delivery, Key, Line, NewOrder, OrderStatus, Payment, StockLevel};
 
-/// The phase of every kind.
 pub(super) const PHASES: &[&str] = &["call"];
 
 /// With these words a procedure undoes an order of an item that does not exist.
@@ -55,7 +54,6 @@ pub enum Form {
 }
 
 impl Form {
-    /// A transaction in this form.
     pub(super) fn of<T: Called>(self, inputs: T) -> Arc<dyn Transaction> {
         match self {
             Form::Statements => Arc::new(inputs),
@@ -76,10 +74,8 @@ pub(super) fn of(dialect: Dialect) -> Vec<Procedure> {
 
 /// A transaction that a procedure can do.
 pub(super) trait Called: Transaction + Sized + 'static {
-    /// The call.
     const CALL: &Statement;
 
-    /// Its values.
     fn values(&self) -> Vec<Value<'_>>;
 
     /// Whether it is to be undone when the procedure finds that an item does not exist.
@@ -88,7 +84,6 @@ pub(super) trait Called: Transaction + Sized + 'static {
     }
 }
 
-/// A transaction as a call.
 #[derive(Debug)]
 struct Call<T>(Arc<T>);
 

@@ -12,7 +12,6 @@ const CUSTOMERS: i32 = 3_000;
 const LEAST_CUSTOMERS: u32 = 10;
 const LAST_NAMES: i32 = 1_000;
 
-/// The size of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     warehouses: i32,
@@ -23,13 +22,10 @@ pub struct Scale {
 /// A size that no database of this workload has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ScaleError {
-    /// Too few or too many warehouses.
     #[error("a number of warehouses from 1 to {MOST_WAREHOUSES} is needed, not {0}")]
     Warehouses(u32),
-    /// Too few or too many items.
     #[error("a number of items from 1 to {ITEMS} is needed, not {0}")]
     Items(u32),
-    /// Too few or too many customers.
     #[error("a number of customers from {LEAST_CUSTOMERS} to {CUSTOMERS} is needed, not {0}")]
     Customers(u32),
 }

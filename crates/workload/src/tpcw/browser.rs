@@ -81,7 +81,6 @@ impl Shared {
     }
 }
 
-/// One of the clients.
 pub(super) struct Browser {
     scale: Scale,
     mix: Mix,

@@ -39,7 +39,6 @@ const SHOW: Statement = Statement::new(
      WHERE scl_sc_id = ? AND i_id = scl_i_id ORDER BY scl_i_id",
 );
 
-/// A request for the cart.
 #[derive(Debug)]
 pub(super) struct ShoppingCart {
     /// The cart; none makes one.
@@ -53,7 +52,6 @@ pub(super) struct ShoppingCart {
     pub(super) now: i64,
 }
 
-/// What happens to the cart.
 #[derive(Debug)]
 pub(super) enum CartChange {
     None,
@@ -124,7 +122,6 @@ async fn refresh(
     Ok(())
 }
 
-/// The cart as it is.
 pub(super) async fn show(session: &Session<'_>, cart: i64) -> Result<Page, Failure> {
     let rows = session.query(&SHOW, &[cart.into()]).await?;
     let line = |row| Some((rows.int(row, 0)?, rows.int(row, 1)?));

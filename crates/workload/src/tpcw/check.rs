@@ -98,7 +98,6 @@ const REFERENCES: [Reference; 6] = [
     ),
 ];
 
-/// The names of the conditions.
 const TOTALS: &str = "tpcw order totals";
 const ORDER_LINES: &str = "tpcw order lines";
 const PAID: &str = "tpcw payments";
@@ -110,7 +109,6 @@ const POPULATION: &str = "tpcw population";
 /// How many offences of a kind are told.
 const TOLD: usize = 3;
 
-/// Looks at all conditions.
 pub(super) async fn check(
     scale: Scale,
     session: &Session<'_>,
@@ -126,7 +124,6 @@ pub(super) async fn check(
     Ok(conditions)
 }
 
-/// Offences against one condition.
 #[derive(Debug, Default)]
 struct Offences {
     count: usize,

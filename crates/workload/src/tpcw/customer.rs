@@ -86,7 +86,6 @@ pub(super) struct BuyRequest {
     pub(super) now: i64,
 }
 
-/// Who wants to buy.
 #[derive(Debug)]
 pub(super) enum Identity {
     /// The name of a user, whose password is the same in small letters.

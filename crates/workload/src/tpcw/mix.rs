@@ -23,7 +23,6 @@
 use crate::Random;
 use crate::workload::Kind;
 
-/// The fourteen web interactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Interaction {
     /// Greets the customer.
@@ -122,10 +121,8 @@ pub enum Mix {
 type Leads = [&'static [(i32, Interaction)]; COUNT];
 
 impl Mix {
-    /// All of them.
     pub const ALL: [Mix; 3] = [Mix::Browsing, Mix::Shopping, Mix::Ordering];
 
-    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -84,7 +84,6 @@ pub(super) fn rows(scale: Scale, table: usize) -> Rows<'static> {
     }
 }
 
-/// The draws of a row.
 fn draw(table: usize, id: i32) -> Random {
     Random::new(SEED + table as u64, u64::from(id.unsigned_abs()))
 }

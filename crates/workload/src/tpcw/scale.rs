@@ -40,19 +40,14 @@ pub struct Scale {
 /// A size that the specification does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ScaleError {
-    /// The number of items is none of those.
     #[error("{0} items: TPC-W has 1000, 10000 or 100000 here")]
     Items(u32),
-    /// The number of browsers is 0 or too large.
     #[error("{0} emulated browsers: choose 1 to {MOST_BROWSERS}")]
     Browsers(u32),
 }
 
 impl Scale {
     /// A store with so many items, its customers for so many emulated browsers.
-    ///
-    /// # Errors
-    /// See [`ScaleError`].
     pub fn new(items: u32, browsers: u32) -> Result<Self, ScaleError> {
         let items = i32::try_from(items)
             .ok()

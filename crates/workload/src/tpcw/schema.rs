@@ -25,7 +25,6 @@ pub(super) const ORDERS: usize = 5;
 pub(super) const ORDER_LINE: usize = 6;
 pub(super) const CC_XACTS: usize = 7;
 
-/// All tables.
 pub(super) fn tables() -> Vec<Table> {
     vec![
         country(),

@@ -50,11 +50,8 @@ pub(super) enum Action {
 /// What a page shows that later requests are made of.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// Items to look at.
     pub(super) items: Option<Vec<i64>>,
-    /// The cart.
     pub(super) cart: Option<Cart>,
-    /// Who the customer is.
     pub(super) customer: Option<i64>,
 }
 

@@ -13,15 +13,12 @@ use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 use crate::experiment::values::AlgorithmName;
 
-/// Its keys.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Keys {
-    /// The controllers.
     control: Vec<AlgorithmName>,
 }
 
-/// See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Autotune {
     recipes: Vec<Recipe>,

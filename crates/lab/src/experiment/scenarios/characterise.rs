@@ -17,7 +17,6 @@ use crate::experiment::treatment::Treatment;
 #[serde(deny_unknown_fields)]
 pub(super) struct Keys {}
 
-/// See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Characterise {
     recipe: Recipe,

@@ -18,21 +18,17 @@ use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::{Aging, Split, Treatment};
 use crate::experiment::values::{Bytes, Period};
 
-/// Its keys.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Keys {
-    /// How many transactions.
     transactions: Option<NonZeroU64>,
     /// Time between two looks at the trees.
     look: Option<Period>,
     /// How full nodes are split; as they are when nothing is said.
     split: Vec<Split>,
-    /// Amounts of memory for pages.
     buffers: Vec<Bytes>,
 }
 
-/// See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deteriorate {
     recipes: Vec<Recipe>,

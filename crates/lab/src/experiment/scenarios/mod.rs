@@ -32,9 +32,7 @@ use super::treatment::{Admission, Treatment};
 use super::values::Bytes;
 use super::workload::WorkloadSpec;
 
-/// What an experiment varies.
 pub trait Scenario: fmt::Debug + Send + Sync {
-    /// The name in files.
     fn name(&self) -> &'static str;
 
     /// Whether tables have primary keys: a run for each.
@@ -49,18 +47,14 @@ pub trait Scenario: fmt::Debug + Send + Sync {
 /// A batchset before it has a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
-    /// What clients do.
     pub workload: WorkloadSpec,
-    /// What is done with it.
     pub treatment: Treatment,
 }
 
 /// A scenario's own keys in an experiment file.
 pub(super) trait Factors: DeserializeOwned + Clone + Default {
-    /// The scenario's name in files.
     const NAME: &'static str;
 
-    /// The scenario with these values.
     fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint>;
 }
 
@@ -75,7 +69,6 @@ pub(super) struct Common {
 
 pub(super) type Reader = fn(&Document<'_>, &Choice) -> Result<Experiment, Problem>;
 
-/// Every scenario, by its name.
 pub(super) const READERS: [(&str, Reader); 7] = [
     (characterise::Keys::NAME, read_as::<characterise::Keys>),
     (thrash::Keys::NAME, read_as::<thrash::Keys>),

@@ -25,17 +25,14 @@ use crate::experiment::treatment::{Admission, ArrivalSpec, Priority, Treatment};
 use crate::experiment::values::Percent;
 use crate::load::{RATES, is_rate};
 
-/// Its keys.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Keys {
     /// Per cent of high-priority clients; 10 as published.
     high: Option<Percent>,
-    /// How transactions come.
     arrivals: ArrivalSpec,
 }
 
-/// See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PriorityScenario {
     recipes: Vec<Recipe>,

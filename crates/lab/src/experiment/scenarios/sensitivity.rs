@@ -12,11 +12,9 @@ use super::{Common, Factors, Recipe, Scenario};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 
-/// Its keys.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Keys {
-    /// The controller, without parameters.
     control: Option<String>,
     /// Values of hill climbing's C.
     c: Vec<f64>,
@@ -26,7 +24,6 @@ pub(super) struct Keys {
     delta: Vec<u32>,
 }
 
-/// See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sensitivity {
     recipes: Vec<Recipe>,

@@ -15,11 +15,9 @@ use crate::experiment::treatment::{Admission, Exchange, Treatment};
 use crate::experiment::values::{AlgorithmName, Bytes};
 use crate::experiment::workload::WorkloadSpec;
 
-/// Its keys.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Keys {
-    /// The controllers.
     control: Vec<AlgorithmName>,
     /// The workload of the second half.
     then: Option<WorkloadSpec>,
@@ -29,7 +27,6 @@ pub(super) struct Keys {
     both_ways: bool,
 }
 
-/// See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Switch {
     recipes: Vec<Recipe>,

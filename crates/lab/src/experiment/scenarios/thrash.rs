@@ -25,10 +25,8 @@ pub(super) struct Keys {
     rose: Option<Vec<Percent>>,
 }
 
-/// See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thrash {
-    /// Rows of each table.
     rows: u32,
     primary_key: Vec<bool>,
     /// Shares of the rows that a read touches, in per cent.

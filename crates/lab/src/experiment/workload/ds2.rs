@@ -15,7 +15,6 @@ pub struct Ds2Spec {
     pub think_time_ms: u32,
 }
 
-/// A size of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ds2Size {

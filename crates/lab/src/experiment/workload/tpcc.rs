@@ -9,7 +9,6 @@ use super::WorkloadError;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TpccSpec {
-    /// Warehouses.
     #[serde(default = "super::one")]
     pub warehouses: u32,
     /// Items, and so the stock of each warehouse; 100,000 by the specification.

@@ -33,10 +33,8 @@ pub(super) struct RunJob {
     pub(super) place: u32,
 }
 
-/// What became of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It is over.
     Done,
     /// It failed, and may be tried again later, maybe elsewhere.
     Failed(String),
@@ -57,7 +55,6 @@ pub(super) struct Executing<'o> {
 }
 
 impl Executing<'_> {
-    /// Does a job.
     pub(super) fn do_job(&mut self, job: RunJob) -> Ending {
         match self.try_job(job) {
             Ok(ending) => ending,

@@ -66,19 +66,15 @@ pub const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How often a worker that waits looks whether it is to end.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Why workers do not work.
 #[derive(Debug, Error)]
 pub enum MachinesError {
-    /// The store is a file.
     #[error(
         "many machines need a result store that all of them reach: --lab \
          postgres://user:password@host:port/database, not a file"
     )]
     NotShared,
-    /// The queue failed.
     #[error("the job queue in the result store failed: {0}")]
     Queue(String),
-    /// The laboratory failed.
     #[error(transparent)]
     Lab(#[from] LabError),
 }
@@ -95,9 +91,6 @@ pub struct Enqueued {
 impl Laboratory {
     /// Puts the runs of an experiment that have something left to do into the queue of the store at
     /// `place`, which is the laboratory's. One that is being executed is left alone.
-    ///
-    /// # Errors
-    /// See [`MachinesError`].
     pub fn enqueue(&mut self, place: &str, id: i64) -> Result<Enqueued, MachinesError> {
         shared(place)?;
         let to_do = self.store.to_do(id)?;

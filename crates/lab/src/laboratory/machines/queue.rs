@@ -40,7 +40,6 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS tidegate_job (experiment bigint 
      due timestamptz NOT NULL DEFAULT now(), worker text, leased_until timestamptz, \
      last_error text, PRIMARY KEY (experiment, place))";
 
-/// A connection to the queue.
 struct Queue {
     client: BlockingClient,
 }

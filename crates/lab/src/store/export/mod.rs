@@ -34,12 +34,10 @@ use super::{BatchsetRow, Store, StoreError};
 use crate::experiment::Experiment;
 use crate::whole_file::WholeFileError;
 
-/// A form of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// A text file for each table, with a line of names (RFC 4180).
     Csv,
-    /// One document.
     Json,
     /// A column-wise file for each table.
     Parquet,
@@ -69,7 +67,6 @@ type Portions<'p> = dyn Iterator<Item = Result<Vec<Vec<Cell>>, StoreError>> + 'p
 
 /// Takes tables, one after the other.
 trait Sink {
-    /// Writes a table.
     fn write(&mut self, table: &Table, portions: &mut Portions<'_>) -> Result<(), StoreError>;
 
     /// Ends the last file. Returns the files that there are now.

@@ -51,13 +51,10 @@ impl Sink for Parquet {
     }
 }
 
-/// A file under way.
 struct Open {
-    /// For messages.
     path: PathBuf,
     writer: SerializedFileWriter<WholeFile>,
     columns: Vec<Column>,
-    /// In the columns.
     rows: usize,
 }
 

@@ -12,16 +12,11 @@ use crate::store::read::{float, int, text};
 use crate::store::write::times_s;
 use crate::store::{BatchsetRow, Store, StoreError, count};
 
-/// What one cell holds.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
-    /// A cell without a value.
     Null,
-    /// A whole number.
     Int(i64),
-    /// A number with a point.
     Real(f64),
-    /// Text.
     Text(String),
 }
 
@@ -131,7 +126,6 @@ static SOURCES: [Source; 17] = [
     source("thrashing_points", Scope::Batchset, 4, Last::Plain),
 ];
 
-/// A table of an export.
 pub(super) struct Table {
     pub(super) name: &'static str,
     pub(super) scope: Scope,

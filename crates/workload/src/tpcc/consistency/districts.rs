@@ -24,7 +24,6 @@ pub(super) struct Warehouse {
     pub(super) earned: i64,
 }
 
-/// A district's sums.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct District {
     pub(super) at: Place,

@@ -53,7 +53,6 @@ pub(super) struct Customer {
     deliveries: i64,
 }
 
-/// The customers of a district.
 pub(super) async fn customers(session: &Session<'_>, at: Place) -> Result<Vec<Customer>, Failure> {
     let rows = session.query(&CUSTOMERS, &[at.warehouse.into(), at.district.into()]).await?;
     let customers: Option<_> = (0..rows.len()).map(|row| customer(&rows, row)).collect();
