@@ -104,7 +104,6 @@ pub struct BenchOptions {
 
 impl BenchOptions {
     /// The whole benchmark: every controller, four workloads and a switch, 256 clients.
-    #[must_use]
     pub fn new(
         database: DatabaseChoice,
         thrash: Ranges,
@@ -134,7 +133,6 @@ impl BenchOptions {
 
     /// Two controllers, a workload and a switch, few limits and short times: a minute that shows
     /// whether all works, with figures that mean little.
-    #[must_use]
     pub fn quick(self) -> Self {
         BenchOptions {
             scenarios: vec![Scenario::Tpcb1, Scenario::Switch],
@@ -177,7 +175,6 @@ impl BenchOptions {
     }
 
     /// Seconds that the whole benchmark takes, roughly.
-    #[must_use]
     pub fn planned_s(&self) -> f64 {
         let mut swept: Vec<Work> = Vec::new();
         let mut total_s = START_S;
@@ -219,10 +216,7 @@ pub enum BenchError {
     #[error(transparent)]
     Files(#[from] FileLimit),
     #[error("no run of {work} at a fixed limit succeeded; the last failed with: {reason}")]
-    NoSweep {
-        work: &'static str,
-        reason: String,
-    },
+    NoSweep { work: &'static str, reason: String },
     /// The database, the proxy or a file failed.
     #[error(transparent)]
     Rig(#[from] RigError),
@@ -238,7 +232,6 @@ impl From<DatabaseError> for BenchError {
 
 impl BenchError {
     /// Whether it is what was asked for that is wrong.
-    #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self, BenchError::Clients | BenchError::Nothing | BenchError::NoTime)
     }
@@ -414,8 +407,7 @@ impl Bench<'_> {
         let mut draw = Random::new(self.options.seed, stream | (1 << 63));
         let mut items = items.to_vec();
         for last in (1..items.len()).rev() {
-            let drawn = draw.between(0, i32::try_from(last).unwrap_or(i32::MAX));
-            items.swap(last, usize::try_from(drawn).unwrap_or(0));
+            items.swap(last, draw.index(last + 1));
         }
         items
     }

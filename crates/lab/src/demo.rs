@@ -64,7 +64,6 @@ pub struct DemoOptions {
 
 impl DemoOptions {
     /// The demonstration of the README: 4, 64, 256 and 1,000 clients in less than two minutes.
-    #[must_use]
     pub fn new(database: DatabaseChoice, tidegate: PathBuf, out: PathBuf, command: String) -> Self {
         let times = |warmup, measured| Times {
             warmup: Duration::from_secs(warmup),
@@ -85,7 +84,6 @@ impl DemoOptions {
 
     /// Few clients, small tables and short times: some seconds that show whether all works, with
     /// figures that mean little.
-    #[must_use]
     pub fn quick(self) -> Self {
         let times = |warmup, measured| Times {
             warmup: Duration::from_millis(warmup),

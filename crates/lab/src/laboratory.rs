@@ -330,7 +330,6 @@ fn executor_of(run: &RunPlan, tidegate: &Path, log: &Path) -> Box<dyn Executor> 
 }
 
 /// What an experiment would do and how long it would take, for people.
-#[must_use]
 pub fn plan_text(experiment: &Experiment) -> String {
     const SHOWN: usize = 5;
     let plan = Plan::new(experiment);
@@ -341,7 +340,7 @@ pub fn plan_text(experiment: &Experiment) -> String {
         "{}, scenario {}, seed {}\n{} runs, {batchsets} batchset instances, {batches} batch \
          instances, {} batch executions\nestimated time {}\n\n",
         experiment.name,
-        experiment.scenario.name(),
+        experiment.scenario.name,
         experiment.seed,
         plan.runs.len(),
         plan.count(),

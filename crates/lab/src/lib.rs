@@ -16,7 +16,9 @@
 #![allow(
     missing_docs,
     clippy::missing_errors_doc,
-    reason = "a comment says what a name, a type and the text of an error do not"
+    clippy::must_use_candidate,
+    clippy::return_self_not_must_use,
+    reason = "only our own rooms call it; a comment says what names, types and errors do not"
 )]
 
 pub mod bench;

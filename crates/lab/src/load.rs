@@ -117,7 +117,6 @@ pub struct Connecting {
 
 impl Connecting {
     /// Within so much time, and otherwise as usual.
-    #[must_use]
     pub fn within(timeout: Duration) -> Self {
         Connecting { timeout, at_once: None }
     }
@@ -307,10 +306,7 @@ pub enum LoadError {
         reason: Refusal,
     },
     #[error("cannot start a thread for each of {clients} clients: {source}")]
-    Thread {
-        clients: usize,
-        source: io::Error,
-    },
+    Thread { clients: usize, source: io::Error },
     #[error(
         "only {connected} of {clients} clients could connect within {} s: {reason}",
         .timeout.as_secs()

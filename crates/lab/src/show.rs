@@ -40,7 +40,6 @@ pub struct Troubles {
 }
 
 /// The curves, each with its thrashing point where the analysis gives one.
-#[must_use]
 pub fn text(curves: &[Curve], report: Option<&Report>) -> String {
     let mut text = String::new();
     for curve in curves.iter().filter(|curve| !curve.points.is_empty()) {
@@ -128,7 +127,6 @@ pub fn host_warnings(report: &Report) -> impl Iterator<Item = String> {
     several.map(|one| format!("warning: {one}")).chain(confounded)
 }
 
-#[must_use]
 pub fn title(curve: &Curve) -> String {
     let processors = match curve.run.processors {
         0 => String::new(),
@@ -141,7 +139,6 @@ pub fn title(curve: &Curve) -> String {
     format!("{subject}{processors}{keys}: batchset {}, {described}", set.number)
 }
 
-#[must_use]
 pub fn by_mpl(points: &[Point]) -> BTreeMap<u32, Vec<Point>> {
     let mut by_mpl: BTreeMap<u32, Vec<Point>> = BTreeMap::new();
     for &point in points {
@@ -150,7 +147,6 @@ pub fn by_mpl(points: &[Point]) -> BTreeMap<u32, Vec<Point>> {
     by_mpl
 }
 
-#[must_use]
 pub fn mean(points: &[Point]) -> f64 {
     points.iter().map(|point| point.tps).sum::<f64>() / points.len().max(1) as f64
 }
@@ -175,7 +171,6 @@ fn bar(tps: f64, top: f64) -> String {
 
 /// A curve's thrashing point, where its levels were held, the analysis retained it, and there is
 /// one.
-#[must_use]
 pub fn thrashing_point(curve: &Curve, report: Option<&Report>) -> Option<u32> {
     if !is_held(curve) {
         return None;
@@ -218,7 +213,6 @@ fn verdict_of(point: ThrashingPoint) -> String {
 /// The same for programs: `thrashing_point` is null where there is none, and `retained` is false
 /// where the analysis protocol dropped the curve, null where it did not judge it. Why it could not
 /// is in `not_analysed`.
-#[must_use]
 pub fn json(
     row: &ExperimentRow,
     curves: &[Curve],
@@ -267,7 +261,6 @@ pub fn json(
 }
 
 /// The experiments, a line for each.
-#[must_use]
 pub fn list(rows: &[ExperimentRow]) -> String {
     let mut text = String::new();
     for row in rows {

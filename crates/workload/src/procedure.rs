@@ -21,7 +21,6 @@ pub struct Procedure {
 
 impl Procedure {
     /// The procedures of a script, each behind those that it needs.
-    #[must_use]
     pub fn of_script(script: &'static str) -> Vec<Self> {
         let mut procedures: Vec<Procedure> = Vec::new();
         let mut is_within = false;

@@ -140,7 +140,6 @@ pub type Running<'d, T = Ending> = Pin<Box<dyn Future<Output = Result<T, Failure
 
 impl<'d> Session<'d> {
     /// A session whose answers come later.
-    #[must_use]
     pub fn new(driver: Rc<RefCell<dyn Driver + 'd>>) -> Self {
         Session { driver }
     }

@@ -34,13 +34,11 @@ pub struct Column {
 
 impl Column {
     /// A column that always holds something.
-    #[must_use]
     pub const fn new(name: &'static str, kind: Type) -> Self {
         Column { name, kind, nullable: false }
     }
 
     /// A column that may hold nothing.
-    #[must_use]
     pub const fn nullable(name: &'static str, kind: Type) -> Self {
         Column { name, kind, nullable: true }
     }
@@ -70,7 +68,6 @@ pub struct Index {
 
 impl Table {
     /// The statement that makes the table with its primary key, empty.
-    #[must_use]
     pub fn create(&self, dialect: Dialect) -> String {
         let mut sql = format!("CREATE TABLE {} (", self.name);
         for (place, column) in self.columns.iter().enumerate() {
@@ -87,7 +84,6 @@ impl Table {
     }
 
     /// The statements that make its other indexes, to be run when it has been filled.
-    #[must_use]
     pub fn create_indexes(&self) -> Vec<String> {
         let create = |index: &Index| {
             let unique = if index.unique { "UNIQUE " } else { "" };
@@ -98,13 +94,11 @@ impl Table {
     }
 
     /// The statement that removes the table, which must be there.
-    #[must_use]
     pub fn drop(&self) -> String {
         format!("DROP TABLE {}", self.name)
     }
 
     /// The statement that inserts one row, its values in the order of the columns.
-    #[must_use]
     pub fn insert(&self) -> Statement {
         let columns: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
         let places = vec!["?"; columns.len()].join(", ");
@@ -115,7 +109,6 @@ impl Table {
 
 impl Type {
     /// The type's name in a dialect.
-    #[must_use]
     pub fn name(self, dialect: Dialect) -> String {
         match self {
             Type::Int => "integer".to_owned(),

@@ -39,7 +39,6 @@ pub struct Tpcb {
 
 impl Tpcb {
     /// pgbench's transaction on tables of this size.
-    #[must_use]
     pub const fn new(scale: Scale) -> Self {
         Tpcb { scale, reads_first: false }
     }
@@ -100,7 +99,6 @@ pub struct Transfer {
 impl Transfer {
     /// Draws the values with pgbench's ranges: account, branch and teller independent of each
     /// other, so that the teller and the account need not be the branch's.
-    #[must_use]
     pub fn draw(scale: Scale, draw: &mut Random) -> Self {
         Transfer {
             account: draw.between(1, scale.last(ACCOUNTS)),

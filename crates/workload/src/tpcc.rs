@@ -109,7 +109,6 @@ pub struct Tpcc {
 
 impl Tpcc {
     /// The standard mix without keying and think times, as statements.
-    #[must_use]
     pub fn new(scale: Scale) -> Self {
         Tpcc { scale, mix: Mix::STANDARD, takes_time: false, form: Form::Statements }
     }

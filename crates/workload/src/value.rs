@@ -59,23 +59,19 @@ enum Cell {
 
 impl Rows {
     /// No rows yet, each to have so many columns.
-    #[must_use]
     pub fn new(width: usize) -> Self {
         Rows { width, ..Rows::default() }
     }
 
     /// How many columns each row has.
-    #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.cells.len().checked_div(self.width).unwrap_or(0)
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
@@ -117,7 +113,6 @@ impl Rows {
     }
 
     /// The number in a column; `None` for NULL, for text that is no number, and where no cell is.
-    #[must_use]
     pub fn int(&self, row: usize, column: usize) -> Option<i64> {
         match self.cell(row, column)? {
             Cell::Null => None,
@@ -128,7 +123,6 @@ impl Rows {
 
     /// The text in a column, without the spaces that pad a fixed width; `None` for NULL, for a
     /// number that came as one, for what is not UTF-8, and where no cell is.
-    #[must_use]
     pub fn text(&self, row: usize, column: usize) -> Option<&str> {
         let Cell::Text(from, until) = self.cell(row, column)? else { return None };
         let (from, until) = (usize::try_from(from).ok()?, usize::try_from(until).ok()?);
@@ -137,7 +131,6 @@ impl Rows {
     }
 
     /// Whether a cell is there and holds NULL.
-    #[must_use]
     pub fn is_null(&self, row: usize, column: usize) -> bool {
         self.cell(row, column) == Some(Cell::Null)
     }

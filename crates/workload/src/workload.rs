@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use thiserror::Error;
 
 use crate::{Dialect, Procedure, Running, Session, Table, Value};
@@ -49,7 +50,6 @@ pub trait Workload: fmt::Debug + Send + Sync {
 /// Returns the mean time that a client thinks before a transaction, as Little's law needs it: the
 /// mean of what [`THINKERS`] clients draw before [`THOUGHTS`] transactions each, from a fixed seed.
 /// It is exact for workloads without think time; else its standard error is about a hundredth.
-#[must_use]
 pub fn mean_think_time(workload: &dyn Workload) -> Duration {
     let of_client = |number| {
         let mut client = workload.client(number, THINKERS, 0);
@@ -122,8 +122,11 @@ pub trait Transaction: fmt::Debug + Send + Sync {
     fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_>;
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How much is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Depth {
+    #[default]
     Quick,
     Full,
 }

@@ -233,13 +233,11 @@ fn title(scenario: &str, purpose: Purpose, works: &[Work], control: Algorithm) -
 
 impl Cell {
     /// What the run is called in messages.
-    #[must_use]
     pub fn title(&self) -> String {
         title(self.scenario, self.purpose, &self.works, self.control)
     }
 
     /// Transactions per second over all measured time, when there was a load.
-    #[must_use]
     pub fn tps(&self) -> Option<f64> {
         self.load.as_ref().map(|load| load.tps)
     }
@@ -254,7 +252,6 @@ impl Cell {
 
     /// What did not go as it should, in words; nothing when all did. In a closed loop every client
     /// is in a transaction when the time is up; only an old one is worth a word.
-    #[must_use]
     pub fn troubles(&self) -> Vec<String> {
         let mut troubles: Vec<String> = self.failure.iter().cloned().collect();
         let Some(load) = &self.load else {

@@ -89,13 +89,11 @@ impl BenchReport {
     }
 
     /// The result as tables of plain text.
-    #[must_use]
     pub fn tables(&self) -> String {
         table::text(self)
     }
 
     /// What did not go as it should, a line for each run; nothing when all did.
-    #[must_use]
     pub fn troubles(&self) -> Vec<String> {
         let of_cell = |cell: &Cell| {
             let troubles = cell.troubles();

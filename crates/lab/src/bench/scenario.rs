@@ -61,7 +61,6 @@ pub enum Work {
 }
 
 impl Work {
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Work::Tpcb1 => "tpcb-1",
@@ -164,14 +163,12 @@ impl Scenario {
     /// Those of the whole benchmark on a database. The middle one of TPC-B differs, because the two
     /// databases thrash for different reasons: PostgreSQL by its processes, and most where they all
     /// want one row; the engine by deadlocks, which takes several.
-    #[must_use]
     pub fn usual(dbms: &Dbms) -> Vec<Scenario> {
         let tpcb = if dbms.gate == Gate::Own { Scenario::Tpcb10 } else { Scenario::Tpcb50 };
         vec![Scenario::Tpcb1, tpcb, Scenario::ThrashRead, Scenario::ThrashUpdate, Scenario::Switch]
     }
 
     /// The name on command lines and in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Scenario::Tpcb1 => Work::Tpcb1.name(),
@@ -185,7 +182,6 @@ impl Scenario {
     }
 
     /// What the clients do, phase by phase; no workload twice.
-    #[must_use]
     pub fn phases(self) -> &'static [Work] {
         match self {
             Scenario::Tpcb1 => &[Work::Tpcb1],

@@ -146,7 +146,6 @@ fn measured(cell: &Cell) -> Option<Measured> {
 
 impl ControllerScore {
     /// How well it did with a workload; `None` when its run failed.
-    #[must_use]
     pub fn phase(&self, work: Work) -> Option<&PhaseScore> {
         self.phases.iter().find(|phase| phase.work == work)
     }

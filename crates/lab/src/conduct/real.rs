@@ -45,7 +45,6 @@ struct Running {
 
 impl RealSubject {
     /// An executor with nothing started yet.
-    #[must_use]
     pub fn new(tidegate: PathBuf, log: PathBuf) -> Self {
         RealSubject { tidegate, log, subject: None }
     }

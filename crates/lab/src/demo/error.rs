@@ -15,11 +15,7 @@ pub enum DemoError {
     #[error(transparent)]
     Rig(#[from] RigError),
     #[error("{clients} clients {side}: {source}")]
-    Load {
-        clients: usize,
-        side: Side,
-        source: LoadError,
-    },
+    Load { clients: usize, side: Side, source: LoadError },
     #[error("cancelled")]
     Cancelled,
 }

@@ -76,7 +76,6 @@ impl DemoSummary {
     }
 
     /// The result as a table of plain text with a word on how it was measured.
-    #[must_use]
     pub fn table(&self) -> String {
         let mut table = String::from(
             "clients   direct tps   Tidegate tps   ratio   limit   p99 direct   p99 Tidegate\n",

@@ -45,7 +45,7 @@ use super::complaint::Complaint;
 use super::fit::{refuse_processors, refuse_unfit};
 use super::redact::{kept, shown};
 use super::scenarios::{Common, Factors, READERS, Reader};
-use super::values::{Bytes, Check, LEVELS_MAX, Levels, Period};
+use super::values::{Bytes, LEVELS_MAX, Levels, Period};
 use super::workload::WorkloadSpec;
 use super::{Experiment, Order, Subject, SubjectKind};
 
@@ -56,28 +56,15 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 #[derive(Debug, Error)]
 pub enum FileError {
     #[error("cannot read {path}: {source}", path = .path.display())]
-    Read {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     #[error("{path}: {reason}", path = .path.display())]
-    Form {
-        path: PathBuf,
-        reason: String,
-    },
+    Form { path: PathBuf, reason: String },
     #[error("{path} has no preset `{name}`; it has {known}", path = .path.display())]
-    Preset {
-        path: PathBuf,
-        name: String,
-        known: String,
-    },
+    Preset { path: PathBuf, name: String, known: String },
     /// Its values do not fit each other, or a subject is not to be had. The reason names the line
     /// where there is one.
     #[error("{path}: {reason}", path = .path.display())]
-    Values {
-        path: PathBuf,
-        reason: String,
-    },
+    Values { path: PathBuf, reason: String },
 }
 
 /// The same, before it is known which file it was.
@@ -117,7 +104,7 @@ impl TryFrom<String> for ScenarioName {
 /// their place.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, bound = "F: Factors")]
-struct Keys<F> {
+struct FileKeys<F> {
     name: Option<String>,
     #[serde(rename = "scenario")]
     _scenario: Option<String>,
@@ -136,7 +123,7 @@ struct Keys<F> {
     repetitions: Option<NonZeroU32>,
     order: Option<Order>,
     transactions: Option<bool>,
-    check: Option<Check>,
+    check: Option<Depth>,
     workload: Option<WorkloadSpec>,
     factors: Option<F>,
     #[serde(default)]
@@ -164,7 +151,7 @@ impl TryFrom<String> for Location {
     }
 }
 
-impl<F: Factors> Keys<F> {
+impl<F: Factors> FileKeys<F> {
     /// These keys, with other subjects; one that is named with a place is there, whatever the file
     /// says.
     fn choose(&mut self, subjects: &[Subject]) {
@@ -338,11 +325,11 @@ pub(super) fn read_as<F: Factors>(
     choice: &Choice,
 ) -> Result<Experiment, Problem> {
     let preset = choice.preset.as_deref();
-    let _: Keys<F> = document.read(document.with(None)?)?;
+    let _: FileKeys<F> = document.read(document.with(None)?)?;
     for name in document.presets.keys() {
-        let _: Keys<F> = document.read(document.with(Some(name.get_ref()))?)?;
+        let _: FileKeys<F> = document.read(document.with(Some(name.get_ref()))?)?;
     }
-    let mut keys: Keys<F> = document.read(document.with(preset)?)?;
+    let mut keys: FileKeys<F> = document.read(document.with(preset)?)?;
     if let Some(subjects) = &choice.subjects {
         keys.choose(subjects);
     }
@@ -353,7 +340,7 @@ pub(super) fn read_as<F: Factors>(
     Ok(experiment)
 }
 
-fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, Complaint> {
+fn build<F: Factors>(keys: FileKeys<F>) -> Result<Experiment, Complaint> {
     let missing = |key: &str| Complaint::missing(format!("the key `{key}` is missing"));
     let mpls = keys.mpl.as_ref().ok_or_else(|| missing("mpl"))?.numbers();
     if mpls.is_empty() {
@@ -408,7 +395,7 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, Complaint> {
         repetitions: keys.repetitions.map_or(1, NonZeroU32::get),
         order: keys.order.unwrap_or(Order::Random),
         transactions: keys.transactions.unwrap_or(false),
-        check: keys.check.map_or(Depth::Quick, Depth::from),
+        check: keys.check.unwrap_or_default(),
         text: String::new(),
         preset: None,
     })

@@ -28,9 +28,8 @@ const EXECUTIONS_MAX: u64 = 1_000_000;
 /// Refuses an experiment of which a part cannot be executed; the complaint names the key.
 pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), Complaint> {
     refuse_twice(experiment)?;
-    let keys = experiment.scenario.primary_keys();
-    let recipes: Vec<_> =
-        keys.into_iter().flat_map(|key| experiment.scenario.batchsets(key)).collect();
+    let recipes: Vec<&Recipe> =
+        experiment.scenario.runs.iter().flat_map(|(_, recipes)| recipes).collect();
     refuse_number(experiment, recipes.len())?;
     if experiment.connect.is_zero() {
         return Err(Complaint::about("connect", " must be longer than nothing"));

@@ -40,7 +40,6 @@ pub mod workload;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -58,7 +57,7 @@ pub use values::Bytes;
 #[derive(Clone, Debug)]
 pub struct Experiment {
     pub name: String,
-    pub scenario: Arc<dyn Scenario>,
+    pub scenario: Scenario,
     /// Where all draws begin, also that of the order.
     pub seed: u64,
     pub subjects: Vec<Subject>,
@@ -152,7 +151,6 @@ impl SubjectKind {
     }
 
     /// Returns the DBMS; `None` where there is no database.
-    #[must_use]
     pub fn dbms(self) -> Option<&'static Dbms> {
         match self {
             SubjectKind::Plain(dbms) | SubjectKind::ThroughTidegate(dbms) => Some(dbms),
@@ -188,10 +186,7 @@ pub enum ChoiceError {
     #[error(transparent)]
     Kind(#[from] UnknownSubject),
     #[error("{kind}=..: {source}")]
-    Place {
-        kind: SubjectKind,
-        source: UrlError,
-    },
+    Place { kind: SubjectKind, source: UrlError },
 }
 
 impl FromStr for Subject {

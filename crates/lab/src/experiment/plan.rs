@@ -58,7 +58,6 @@ pub struct Execution {
 
 impl Execution {
     /// Where its draws begin: the same for the same place in the plan.
-    #[must_use]
     pub fn seed(self, experiment: u64) -> u64 {
         let place = [self.run, self.batchset, self.mpl, self.repetition];
         let mix = |seed: u64, part: u32| {
@@ -71,7 +70,6 @@ impl Execution {
 
 impl Plan {
     /// The plan of an experiment: the same from the same file, preset and subjects.
-    #[must_use]
     pub fn new(experiment: &Experiment) -> Self {
         let processors: Vec<Option<u32>> = match &experiment.processors {
             None => vec![None],
@@ -80,13 +78,13 @@ impl Plan {
         let mut runs = Vec::new();
         for subject in &experiment.subjects {
             for &processors in &processors {
-                for primary_key in experiment.scenario.primary_keys() {
+                for &(primary_key, ref recipes) in &experiment.scenario.runs {
                     runs.push(RunPlan {
                         number: number(runs.len()),
                         subject: subject.clone(),
                         processors,
                         primary_key,
-                        batchsets: batchsets(experiment, primary_key),
+                        batchsets: batchsets(experiment, recipes),
                     });
                 }
             }
@@ -95,7 +93,6 @@ impl Plan {
     }
 
     /// The executions of a run, in the order in which they are made.
-    #[must_use]
     pub fn executions(&self, run: &RunPlan) -> Vec<Execution> {
         let mut batchsets: Vec<&Batchset> = run.batchsets.iter().collect();
         self.order(&mut batchsets, run.number, 0);
@@ -109,7 +106,6 @@ impl Plan {
             .collect()
     }
 
-    #[must_use]
     pub fn count(&self) -> usize {
         let batchsets = self.runs.iter().flat_map(|run| &run.batchsets);
         batchsets.map(|batchset| batchset.executions(0).len()).sum()
@@ -122,13 +118,11 @@ impl Plan {
         }
         let mut draw = Random::new(self.seed, (u64::from(run) << 32) | u64::from(batchset));
         for last in (1..items.len()).rev() {
-            let drawn = draw.between(0, i32::try_from(last).unwrap_or(i32::MAX));
-            items.swap(last, usize::try_from(drawn).unwrap_or(0));
+            items.swap(last, draw.index(last + 1));
         }
     }
 
     /// How long everything takes, roughly.
-    #[must_use]
     pub fn estimate(&self, experiment: &Experiment) -> Duration {
         let runs = self.runs.iter().map(|run| {
             let batchsets = run.batchsets.iter().map(|batchset| {
@@ -151,21 +145,19 @@ pub(crate) fn execution_s(experiment: &Experiment, mpl: u32) -> f64 {
     planned.as_secs_f64() + 0.3 + f64::from(mpl) / 300.0
 }
 
-fn batchsets(experiment: &Experiment, primary_key: bool) -> Vec<Batchset> {
+fn batchsets(experiment: &Experiment, recipes: &[Recipe]) -> Vec<Batchset> {
     let batch = |&mpl: &u32| Batch { mpl, repetitions: experiment.repetitions };
     let batches: Vec<Batch> = experiment.mpls.iter().map(batch).collect();
-    let recipes = experiment.scenario.batchsets(primary_key).into_iter();
-    let batchset = |(place, Recipe { workload, treatment })| Batchset {
+    let batchset = |(place, recipe): (usize, &Recipe)| Batchset {
         number: number(place),
-        workload,
-        treatment,
+        workload: recipe.workload.clone(),
+        treatment: recipe.treatment.clone(),
         batches: batches.clone(),
     };
-    recipes.enumerate().map(batchset).collect()
+    recipes.iter().enumerate().map(batchset).collect()
 }
 
 impl Batchset {
-    #[must_use]
     pub fn describe(&self) -> String {
         let treatment = self.treatment.to_string();
         let separator = if treatment.is_empty() { "" } else { "; " };

@@ -37,9 +37,7 @@ pub enum Admission {
     #[default]
     Clients,
     /// A limit that a gate holds, whoever waits outside.
-    Limit {
-        clients: u32,
-    },
+    Limit { clients: u32 },
     /// The limit that a controller starts with.
     Control {
         clients: u32,
@@ -99,7 +97,6 @@ pub enum Split {
 
 impl Treatment {
     /// How many clients there are at an MPL.
-    #[must_use]
     pub fn clients(&self, mpl: u32) -> u32 {
         match self.admission {
             Admission::Clients => mpl,
@@ -108,7 +105,6 @@ impl Treatment {
     }
 
     /// How many of so many clients are of the high class: at least one where there are classes.
-    #[must_use]
     pub fn high_clients(&self, clients: u32) -> u32 {
         let percent = self.priority.map_or(0.0, |priority| priority.high_percent);
         let share = f64::from(clients) * percent / 100.0;
@@ -122,7 +118,6 @@ impl Treatment {
     }
 
     /// The workloads, the second of an exchange included.
-    #[must_use]
     pub fn workloads(&self, first: &WorkloadSpec) -> Vec<WorkloadSpec> {
         match &self.exchange {
             Some(Exchange::Workload(then)) => vec![first.clone(), then.clone()],
@@ -131,7 +126,6 @@ impl Treatment {
     }
 
     /// Whether each execution begins with tables as they are loaded.
-    #[must_use]
     pub fn needs_fresh_tables(&self) -> bool {
         self.aging.is_some()
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tidegate_control::{Algorithm, AlgorithmError};
-use tidegate_workload::workload::Depth;
 
 /// What is no value of a key.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -75,23 +74,6 @@ impl Levels {
     }
 }
 
-/// How much of the tables is checked after the executions of a batchset.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Check {
-    Quick,
-    Full,
-}
-
-impl From<Check> for Depth {
-    fn from(check: Check) -> Depth {
-        match check {
-            Check::Quick => Depth::Quick,
-            Check::Full => Depth::Full,
-        }
-    }
-}
-
 /// The longest time that a key may say: a year.
 const PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
@@ -147,7 +129,6 @@ pub struct Bytes(u64);
 const UNITS: [(&str, u64); 3] = [("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)];
 
 impl Bytes {
-    #[must_use]
     pub fn get(self) -> u64 {
         self.0
     }

@@ -15,7 +15,7 @@ use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 
 pub use ds2::{Ds2Size, Ds2Spec};
-pub use tpcc::{FormName, TpccSpec};
+pub use tpcc::TpccSpec;
 pub use tpcw::TpcwSpec;
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -62,7 +62,7 @@ pub struct ThrashSpec {
     pub rose: f64,
     /// Where in that share they lie: `random`, `rotation` or `discrete`.
     #[serde(default)]
-    pub placement: PlacementName,
+    pub placement: Placement,
     #[serde(default)]
     pub reads: u16,
     #[serde(default)]
@@ -72,19 +72,6 @@ pub struct ThrashSpec {
     pub changes: u16,
     #[serde(default)]
     pub joins: u16,
-}
-
-/// See [`Placement`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PlacementName {
-    /// See [`Placement::Random`].
-    #[default]
-    Random,
-    /// See [`Placement::Rotation`].
-    Rotation,
-    /// See [`Placement::Discrete`].
-    Discrete,
 }
 
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -103,11 +90,7 @@ pub enum WorkloadError {
     #[error("workload tpcw: {0}")]
     Tpcw(#[from] tidegate_workload::tpcw::ScaleError),
     #[error("workload {workload}: no mix is called `{name}`; there are {known}")]
-    Mix {
-        workload: &'static str,
-        name: String,
-        known: String,
-    },
+    Mix { workload: &'static str, name: String, known: String },
 }
 
 fn one() -> u32 {
@@ -128,14 +111,13 @@ fn all() -> f64 {
 
 impl WorkloadSpec {
     /// A workload of the thrashing study: reads or updates of one range.
-    #[must_use]
     pub fn thrash(rows: u32, primary_key: bool, sf: f64, rose: f64, updates: bool) -> Self {
         WorkloadSpec::Thrash(ThrashSpec {
             rows,
             primary_key,
             sf,
             rose,
-            placement: PlacementName::Random,
+            placement: Placement::Random,
             reads: u16::from(!updates),
             updates: u16::from(updates),
             changes: 0,
@@ -178,7 +160,6 @@ impl WorkloadSpec {
         specs.iter().map(build).collect()
     }
 
-    #[must_use]
     pub fn describe(&self) -> String {
         match self {
             WorkloadSpec::Tpcb { scale, reads_first } => {
@@ -194,7 +175,6 @@ impl WorkloadSpec {
     }
 
     /// Rows of its tables, roughly: for an estimate of how long it takes to load them.
-    #[must_use]
     pub fn rows(&self) -> u64 {
         match self {
             WorkloadSpec::Tpcb { scale, .. } | WorkloadSpec::PointSelect { scale } => {
@@ -208,7 +188,6 @@ impl WorkloadSpec {
     }
 
     /// Whether another workload can run on the same tables, once they are as at the start.
-    #[must_use]
     pub fn shares_tables_with(&self, other: &WorkloadSpec) -> bool {
         match (self, other) {
             (WorkloadSpec::Tpcb { scale, .. }, WorkloadSpec::PointSelect { scale: of })
@@ -248,11 +227,7 @@ impl ThrashSpec {
             primary_key: self.primary_key,
             sf: share(self.sf)?,
             rose: share(self.rose)?,
-            placement: match self.placement {
-                PlacementName::Random => Placement::Random,
-                PlacementName::Rotation => Placement::Rotation,
-                PlacementName::Discrete => Placement::Discrete,
-            },
+            placement: self.placement,
             mix: Mix {
                 reads: self.reads,
                 updates: self.updates,

@@ -44,10 +44,7 @@ pub enum RunError {
     #[error("cancelled; `tidegate lab resume {0}` goes on from here")]
     Cancelled(i64),
     #[error("{source}; `tidegate lab resume {id}` goes on from there")]
-    Store {
-        id: i64,
-        source: StoreError,
-    },
+    Store { id: i64, source: StoreError },
 }
 
 /// Why a part of it stopped.
@@ -498,7 +495,6 @@ fn seconds_into(experiment: &Experiment, progress: &Progress) -> f64 {
 
 impl RunPlan {
     /// What the run is called in messages.
-    #[must_use]
     pub fn title(&self) -> String {
         let processors = match self.processors {
             Some(1) => ", 1 processor".to_owned(),

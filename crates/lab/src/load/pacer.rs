@@ -35,7 +35,6 @@ pub enum Arrivals {
 pub const RATES: &str = "a number from 1e-7, one in 116 days, to 1e9, one in a nanosecond";
 
 /// Whether there may be so many arrivals a second.
-#[must_use]
 pub fn is_rate(rate: f64) -> bool {
     (1e-7..=1e9).contains(&rate)
 }

@@ -27,7 +27,6 @@ pub struct Console {
 
 impl Console {
     /// A bar when standard error is a terminal.
-    #[must_use]
     pub fn new() -> Self {
         Console { bar: io::stderr().is_terminal().then(bar), began: Instant::now() }
     }

@@ -49,7 +49,6 @@ impl DatabaseChoice {
 
     /// Returns the first DBMS that can be started here: PostgreSQL where its programs are found,
     /// else the embedded engine.
-    #[must_use]
     pub fn usual() -> Self {
         Self::first(gated().map(|dbms| (dbms, (dbms.find)())))
     }

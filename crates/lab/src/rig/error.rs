@@ -17,10 +17,7 @@ use super::database::gated_names;
 #[derive(Debug, Error)]
 pub enum RigError {
     #[error("cannot use {path}: {source}", path = .path.display())]
-    File {
-        path: PathBuf,
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Database(#[from] DatabaseError),
     #[error("looking at the tables failed: {0}")]
@@ -52,10 +49,7 @@ pub enum RigError {
         source: serde_json::Error,
     },
     #[error("cannot draw {path}: {reason}", path = .path.display())]
-    Figure {
-        path: PathBuf,
-        reason: String,
-    },
+    Figure { path: PathBuf, reason: String },
     #[error("cancelled")]
     Cancelled,
 }

@@ -5,7 +5,6 @@ use std::path::Path;
 
 /// How many processes other than ours are laboratories at work: `tidegate` with `lab`, `demo` or
 /// `bench`. Any of them would share the machine with what is measured.
-#[must_use]
 pub(crate) fn other_executors() -> u32 {
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };
     let own = std::process::id().to_string();

@@ -17,7 +17,6 @@ pub struct Machine {
 
 impl Machine {
     /// This machine; what the system does not tell is "unknown" or 0.
-    #[must_use]
     pub fn this() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let unknown = |text: &str| if text.is_empty() { "unknown" } else { text }.to_owned();

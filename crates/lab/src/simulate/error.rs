@@ -12,10 +12,7 @@ pub enum SimulateError {
     #[error("there is no plant in {}: give .toml files or directories of them", .0.display())]
     NoPlants(PathBuf),
     #[error("cannot use {path}: {source}", path = .path.display())]
-    File {
-        path: PathBuf,
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     #[error("{path}: line {line}: {message}", path = .path.display())]
     Toml {
         path: PathBuf,
@@ -24,20 +21,11 @@ pub enum SimulateError {
         message: String,
     },
     #[error("{path}: {source}", path = .path.display())]
-    Scenario {
-        path: PathBuf,
-        source: ScenarioError,
-    },
+    Scenario { path: PathBuf, source: ScenarioError },
     #[error("{path}: there is another plant called `{name}`", path = .path.display())]
-    SameName {
-        path: PathBuf,
-        name: String,
-    },
+    SameName { path: PathBuf, name: String },
     #[error("plant {plant}: {source}")]
-    Plant {
-        plant: String,
-        source: ScenarioError,
-    },
+    Plant { plant: String, source: ScenarioError },
     #[error("cancelled")]
     Cancelled,
 }

@@ -87,7 +87,6 @@ pub struct Controllers(Vec<Algorithm>);
 
 impl Controllers {
     /// Every controller that decides, the default first.
-    #[must_use]
     pub fn all() -> Controllers {
         Controllers(Algorithm::ALL.to_vec())
     }

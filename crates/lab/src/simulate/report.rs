@@ -157,14 +157,12 @@ impl Report {
     }
 
     /// What a controller reached on a plant, if it ran there.
-    #[must_use]
     pub fn cell(&self, controller: &str, plant: &str) -> Option<&CellResult> {
         let is_it = |cell: &&Cell| cell.controller == controller && cell.plant == plant;
         self.cells.iter().find(is_it)?.result.as_ref()
     }
 
     /// The result as a table of plain text: controllers, or the plants of a single controller.
-    #[must_use]
     pub fn table(&self) -> String {
         table::text(self)
     }

@@ -50,7 +50,6 @@ pub struct Phase {
 }
 
 /// The phases of a plant, each given by its length and its truth.
-#[must_use]
 pub fn phases(truths: impl IntoIterator<Item = (u32, Truth)>) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
     for (intervals, truth) in truths {
@@ -64,31 +63,26 @@ pub fn phases(truths: impl IntoIterator<Item = (u32, Truth)>) -> Vec<Phase> {
 
 impl Phase {
     /// How many control intervals it lasts.
-    #[must_use]
     pub fn intervals(&self) -> u32 {
         self.intervals
     }
 
     /// The best fixed limit and its throughput, transactions per second.
-    #[must_use]
     pub fn best(&self) -> (Mpl, f64) {
         self.best
     }
 
     /// The lowest and the highest limit inside the band.
-    #[must_use]
     pub fn band(&self) -> RangeInclusive<Mpl> {
         self.band.clone()
     }
 
     /// Whether there is something to find: see the module's head.
-    #[must_use]
     pub fn is_entry(&self) -> bool {
         self.is_entry
     }
 
     /// What a fixed limit reaches, transactions per second.
-    #[must_use]
     pub fn tps(&self, limit: Mpl) -> f64 {
         self.truth.tps(limit)
     }
@@ -224,7 +218,6 @@ pub struct Measures(BTreeMap<Measure, f64>);
 
 impl Measures {
     /// The value of a measure, if it applies.
-    #[must_use]
     pub fn get(&self, measure: Measure) -> Option<f64> {
         self.0.get(&measure).copied()
     }
@@ -246,7 +239,6 @@ pub struct Spread {
 }
 
 impl Spread {
-    #[must_use]
     pub fn of(all: &[&Measures]) -> Spread {
         let values = |measure| all.iter().filter_map(move |one| one.get(measure));
         Spread {
@@ -268,7 +260,6 @@ pub struct Score {
 impl Score {
     /// The score of the intervals of a run through `phases`; intervals beyond the last phase do not
     /// count.
-    #[must_use]
     pub fn of(phases: &[Phase], samples: &[Sample]) -> Score {
         let parts = parts(phases, samples);
         let entered: Vec<(u32, Reached)> = parts

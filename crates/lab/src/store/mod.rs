@@ -26,18 +26,21 @@ mod export;
 mod hold;
 mod planned;
 mod read;
+mod rows;
 pub mod schema;
 mod turn;
 mod write;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use thiserror::Error;
 use tidegate_subject::client::{BlockingClient, ClientError};
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::{Dialect, Failure, Rows, Statement, Value, Wants};
+
+use crate::experiment::workload::WorkloadError;
 
 pub use course::{ClassSeen, ExecutionCourse, LimitSeen, TreeSeen};
 pub use export::{Format, UnknownFormat};
@@ -60,11 +63,11 @@ const SILENCE: Duration = Duration::from_secs(300);
 /// Why the store does not do what it was told.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    #[error("cannot open the result store {place}: {reason}")]
+    #[error("cannot open the result store {place}: {source}")]
     Open {
         /// The file, or the URL without its password.
         place: String,
-        reason: String,
+        source: Failed,
     },
     #[error(
         "there is no result store {}: `tidegate lab run` makes one; --store names another",
@@ -75,50 +78,38 @@ pub enum StoreError {
         "the result store has schema version {found}, and this program knows up to {known}: \
          use the newer program that wrote it"
     )]
-    Newer {
-        found: usize,
-        known: usize,
-    },
+    Newer { found: usize, known: usize },
     #[error("the result store failed: {0}; what was written before is safe")]
     Database(#[from] Failure),
     #[error("the result store has no {what} {id}; `tidegate lab list` shows what it has")]
-    Missing {
-        what: &'static str,
-        id: i64,
-    },
+    Missing { what: &'static str, id: i64 },
     #[error(
         "experiment {id} was planned by Tidegate {then}, and Tidegate {now} makes another plan of \
          the same file: {what}. Use the program that planned it, or run the file anew"
     )]
-    Replanned {
-        id: i64,
-        what: String,
-        then: String,
-        now: String,
-    },
+    Replanned { id: i64, what: String, then: String, now: String },
     #[error(
         "the result store is taken by {holder}: one laboratory measures into a file at a time. \
          Wait for it or stop it"
     )]
-    Taken {
-        holder: String,
-    },
+    Taken { holder: String },
     #[error(
         "host {host} is taken by {holder}: one host measures one thing at a time. Wait for it or \
          stop it; a worker on another machine of the same name needs a name of its own: --host"
     )]
-    Held {
-        host: String,
-        holder: String,
-    },
+    Held { host: String, holder: String },
     #[error("the result store is damaged: {0}")]
     Damaged(String),
-    #[error("cannot write {path}: {reason}", path = .path.display())]
-    Write {
-        path: PathBuf,
-        reason: String,
-    },
+    #[error("the result store is damaged: {what}: {source}")]
+    Json { what: &'static str, source: serde_json::Error },
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    #[error("cannot write {path}: {source}", path = .path.display())]
+    Write { path: PathBuf, source: Failed },
 }
+
+/// What a driver, a library or the system failed with.
+type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// An open store, in the newest version.
 pub struct Store {
@@ -160,7 +151,7 @@ impl Store {
     pub fn open_file(path: &Path) -> Result<Self, StoreError> {
         let failed = |failure: Failure| StoreError::Open {
             place: path.display().to_string(),
-            reason: failure.to_string(),
+            source: failure.into(),
         };
         let connection = SqliteConnection::open(path, PATIENCE).map_err(failed)?;
         write_ahead(&connection).map_err(failed)?;
@@ -175,13 +166,13 @@ impl Store {
         let failed = |error: ClientError| StoreError::Open {
             // The error names the server without the password.
             place: "on PostgreSQL".to_owned(),
-            reason: error.to_string(),
+            source: error.into(),
         };
         let connection = BlockingClient::connect(url).map_err(failed)?;
         connection.set_timeout(Some(SILENCE)).map_err(failed)?;
         let mut store = Self::migrated(Box::new(connection))?;
-        let rows = store.query("SELECT current_database()", &[])?;
-        store.transactions = transactions_of(rows.text(0, 0).unwrap_or_default());
+        let database: String = store.row("SELECT current_database()", &[])?;
+        store.transactions = transactions_of(&database);
         Ok(store)
     }
 
@@ -219,8 +210,8 @@ impl Store {
 
     /// The store's version, which this program knows.
     fn version(&mut self) -> Result<usize, StoreError> {
-        let rows = self.query("SELECT MAX(version) FROM schema_version", &[])?;
-        let version = usize::try_from(rows.int(0, 0).unwrap_or(0)).unwrap_or(usize::MAX);
+        let newest: Option<usize> = self.row("SELECT MAX(version) FROM schema_version", &[])?;
+        let version = newest.unwrap_or(0);
         if version > schema::VERSION {
             return Err(StoreError::Newer { found: version, known: schema::VERSION });
         }
@@ -229,8 +220,7 @@ impl Store {
 
     /// Virtual time goes by: moments written from now on are later by so much.
     pub(crate) fn pass(&mut self, time: Duration) {
-        let time_us = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        self.ahead_us = self.ahead_us.saturating_add(time_us);
+        self.ahead_us += micros(time);
     }
 
     /// Moments are by the clock; or, in virtual time, by where it had come to in an experiment's
@@ -253,22 +243,22 @@ impl Store {
         };
         self.execute(commits, &[])?;
         if is_virtual {
-            let last = self.query(
+            let last: Option<i64> = self.row(
                 "SELECT MAX(m.ended_us) FROM measurement m, execution x, batchset b, run r \
                  WHERE m.execution = x.id AND x.batchset = b.id AND b.run = r.id \
                  AND r.experiment = ?",
                 &[experiment.into()],
             )?;
-            self.ahead_us = (last.int(0, 0).unwrap_or(0) - self.now_us()).max(0);
+            self.ahead_us = last.map_or(0, |last_us| (last_us - self.now_us()).max(0));
         }
         Ok(())
     }
 
     /// Microseconds since 1970.
     fn now_us(&self) -> i64 {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let now_us = i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX);
-        now_us.saturating_add(self.ahead_us)
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now_us = since.map_or_else(|before| -micros(before.duration()), micros);
+        now_us + self.ahead_us
     }
 
     /// The file for a record of an attempt's transactions.
@@ -305,12 +295,6 @@ impl Store {
         let statement = Statement::written(sql.to_owned());
         Ok(self.connection.run(&statement, values, Wants::Rows)?.rows)
     }
-
-    /// Adds a row; the number that the database gave it.
-    fn add(&mut self, sql: &str, values: &[Value<'_>]) -> Result<i64, StoreError> {
-        let rows = self.query(&format!("{sql} RETURNING id"), values)?;
-        rows.int(0, 0).ok_or_else(|| StoreError::Damaged("a new row has no number".to_owned()))
-    }
 }
 
 impl std::fmt::Debug for Store {
@@ -321,7 +305,6 @@ impl std::fmt::Debug for Store {
 
 impl StoreError {
     /// Whether the connection is gone, so that another one may do better.
-    #[must_use]
     pub fn is_lost(&self) -> bool {
         match self {
             StoreError::Open { .. } | StoreError::Database(Failure::Lost(_)) => true,
@@ -347,7 +330,6 @@ fn write_ahead(connection: &SqliteConnection) -> Result<(), Failure> {
 }
 
 /// Whether a place is a URL of PostgreSQL, and not a file.
-#[must_use]
 pub fn is_postgres(place: &str) -> bool {
     ["postgres://", "postgresql://"].iter().any(|scheme| place.starts_with(scheme))
 }
@@ -371,8 +353,15 @@ fn real(number: f64) -> Value<'static> {
     number.to_string().into()
 }
 
-fn count(number: impl TryInto<i64>) -> Value<'static> {
-    Value::Int(number.try_into().unwrap_or(i64::MAX))
+fn count<N: TryInto<i64>>(number: N) -> Value<'static>
+where
+    N::Error: std::fmt::Debug,
+{
+    Value::Int(number.try_into().expect("what is counted is below 2^63"))
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).expect("no time here is 292,000 years long")
 }
 
 #[cfg(test)]

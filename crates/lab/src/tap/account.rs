@@ -54,7 +54,6 @@ pub struct Dropped {
 
 impl Step {
     /// What it drops for, or counts.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Step::Execution => "executed",
@@ -77,7 +76,6 @@ impl Step {
 
 impl Report {
     /// All numbers of the report, in the order of the steps.
-    #[must_use]
     pub fn counts(&self) -> Vec<Count> {
         let executed = self.steps.first().map(|step| step.before).unwrap_or_default();
         let mut counts = Vec::from(by_level(Step::Execution, self.planned, executed));
@@ -132,7 +130,6 @@ impl Report {
 
     /// All that was dropped, in the order of the steps. An execution that violates several checks
     /// is there once for each.
-    #[must_use]
     pub fn dropped(&self) -> Vec<Dropped> {
         let is_faulty = |place: CheckPlace| match place {
             CheckPlace::Execution(key) => self.dropped_executions.binary_search(&key).is_ok(),

@@ -68,12 +68,10 @@ impl Check {
     ];
 
     /// Its number: the study's, or 10.
-    #[must_use]
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Check::MissingBatches => "missing batches",
@@ -91,7 +89,6 @@ impl Check {
     }
 
     /// The same as a word that programs look for, which never changes.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Check::MissingBatches => "missing_batches",
@@ -109,7 +106,6 @@ impl Check {
     }
 
     /// What it is about: the study's table that it is in.
-    #[must_use]
     pub const fn class(self) -> Class {
         match self {
             Check::MissingBatches
@@ -154,7 +150,6 @@ pub enum CheckPlace {
 
 impl CheckPlace {
     /// The batchset instance it is in.
-    #[must_use]
     pub fn in_batchset(self) -> BatchsetKey {
         match self {
             CheckPlace::Batchset(key) => key,
@@ -187,7 +182,6 @@ pub struct Violation {
 }
 
 impl Violation {
-    #[must_use]
     pub fn reason(&self) -> String {
         format!("{}, but should be {}", self.observed, self.expected)
     }

@@ -154,7 +154,6 @@ impl Curve {
 
 impl Rule {
     /// The name and version to keep beside a thrashing point.
-    #[must_use]
     pub const fn version(self) -> &'static str {
         match self {
             Rule::Equation1 => "equation-1 v1",
@@ -163,7 +162,6 @@ impl Rule {
     }
 
     /// The thrashing point of a curve.
-    #[must_use]
     pub fn thrashing_point(self, curve: &Curve) -> ThrashingPoint {
         let lasting = self.falls(curve).into_iter().find(|fall| fall.recovery.is_none());
         let Some((mpl, next)) = lasting.map(|fall| (fall.from.mpl, fall.to.mpl)) else {
@@ -178,7 +176,6 @@ impl Rule {
     }
 
     /// The first sharp fall of a curve, when it did not last.
-    #[must_use]
     pub fn transient(self, curve: &Curve) -> Option<Transient> {
         let first = self.falls(curve).into_iter().next()?;
         let recovery = first.recovery?;
@@ -209,7 +206,6 @@ impl Rule {
 
 impl ThrashingPoint {
     /// Whether there is a thrashing point at a known MPL, and not ∞.
-    #[must_use]
     pub const fn mpl(self) -> Option<Mpl> {
         match self {
             ThrashingPoint::At { mpl, .. } | ThrashingPoint::AtLowest { mpl, .. } => Some(mpl),
@@ -219,7 +215,6 @@ impl ThrashingPoint {
 
     /// The interval that holds it: from this MPL, to below that one. It has no beginning where
     /// throughput fell from the lowest MPL measured, and no end for ∞; it has one of the two.
-    #[must_use]
     pub const fn bounds(self) -> (Option<Mpl>, Option<Mpl>) {
         match self {
             ThrashingPoint::AtLowest { next, .. } => (None, Some(next)),

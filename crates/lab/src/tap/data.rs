@@ -143,19 +143,16 @@ pub struct BatchExecution {
 impl BatchExecution {
     /// Whether it ends after its begin. Both are moments of the machine's clock, which somebody may
     /// have set in between.
-    #[must_use]
     pub fn ends_after_its_begin(&self) -> bool {
         self.began_s.is_finite() && self.ended_s.is_finite() && self.began_s < self.ended_s
     }
 
     /// Completed transactions per second, over the time that was really taken.
-    #[must_use]
     pub fn tps(&self) -> f64 {
         self.transactions as f64 / self.seconds
     }
 
     /// Transactions that ended per second, completed or failed.
-    #[must_use]
     pub fn ended_per_s(&self) -> f64 {
         (self.transactions + self.errors) as f64 / self.seconds
     }
@@ -164,7 +161,6 @@ impl BatchExecution {
     /// ended, where a client thinks so long between two; in seconds. `None` when none ended.
     ///
     /// Where the level is a limit, the system is what is behind it: at most so many are inside.
-    #[must_use]
     pub fn in_system_s(&self, think_s: f64, is_limit: bool) -> Option<f64> {
         let ended_per_s = self.ended_per_s();
         let cycle_s = |inside: u32| f64::from(inside) / ended_per_s;
@@ -175,7 +171,6 @@ impl BatchExecution {
 }
 
 impl BatchsetKey {
-    #[must_use]
     pub fn batch(self, mpl: Mpl) -> BatchKey {
         BatchKey { run: self.run, batchset: self.batchset, mpl }
     }
@@ -183,12 +178,10 @@ impl BatchsetKey {
 
 impl BatchKey {
     /// The batchset instance it belongs to.
-    #[must_use]
     pub fn in_batchset(self) -> BatchsetKey {
         BatchsetKey { run: self.run, batchset: self.batchset }
     }
 
-    #[must_use]
     pub fn execution(self, iteration: u32) -> ExecutionKey {
         let BatchKey { run, batchset, mpl } = self;
         ExecutionKey { run, batchset, mpl, iteration }
@@ -197,13 +190,11 @@ impl BatchKey {
 
 impl ExecutionKey {
     /// The batch instance it belongs to.
-    #[must_use]
     pub fn in_batch(self) -> BatchKey {
         self.in_batchset().batch(self.mpl)
     }
 
     /// The batchset instance it belongs to.
-    #[must_use]
     pub fn in_batchset(self) -> BatchsetKey {
         BatchsetKey { run: self.run, batchset: self.batchset }
     }
@@ -257,8 +248,5 @@ pub enum DataError {
     #[error("{0} is not in the run's plan")]
     UnplannedExecution(ExecutionKey),
     #[error("{key}: {what}")]
-    Execution {
-        key: ExecutionKey,
-        what: &'static str,
-    },
+    Execution { key: ExecutionKey, what: &'static str },
 }

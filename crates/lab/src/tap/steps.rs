@@ -154,7 +154,6 @@ impl fmt::Display for Step {
 
 impl Report {
     /// Whether the experiment was carried out as planned: no violation of checks 1 to 5 and 11.
-    #[must_use]
     pub fn is_sound(&self) -> bool {
         !self.violations.iter().any(|violation| violation.check.class() == Class::Experiment)
     }

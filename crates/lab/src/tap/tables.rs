@@ -8,7 +8,6 @@ use super::steps::{CheckCount, Report, Step, StepCounts};
 impl Report {
     /// Tables 5 to 8 of the study and the counts of Step 4, as Markdown. Percentages have two
     /// significant digits, like the study's.
-    #[must_use]
     pub fn tables(&self) -> String {
         let mut text = String::new();
         text.push_str("| | experiment-wide checks | violations |\n| --- | --- | --- |\n");

@@ -158,7 +158,6 @@ pub struct Options {
 }
 
 impl Options {
-    #[must_use]
     pub fn new(scale: Scale) -> Self {
         Options { scale, search: Search::Prefix, think_time_ms: 0 }
     }
@@ -196,7 +195,6 @@ impl Ds2 {
         Ok(Ds2 { options, insert_customer: Arc::new(insert) })
     }
 
-    #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }

@@ -100,7 +100,6 @@ impl Thrash {
         Ok(Thrash { statements: Arc::new(Statements::new(&options)), options })
     }
 
-    #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }

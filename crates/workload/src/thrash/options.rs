@@ -1,5 +1,6 @@
 //! What an experiment varies: size, primary key, SF, ROSE, the placing of rows, and the mix.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::Dialect;
@@ -42,7 +43,6 @@ impl Share {
 
     /// So many per cent, rounded to the nearest ten-thousandth of a per cent; `None` when that is
     /// not above 0 and at most 100.
-    #[must_use]
     pub fn from_percent(percent: f64) -> Option<Self> {
         let millionths = (percent * 10_000.0).round();
         if !(1.0..=f64::from(Self::WHOLE)).contains(&millionths) {
@@ -56,13 +56,11 @@ impl Share {
         Some(Share(millionths as u32))
     }
 
-    #[must_use]
     pub fn percent(self) -> f64 {
         f64::from(self.0) / 10_000.0
     }
 
     /// The share of `rows`, rounded down, at least 1.
-    #[must_use]
     pub fn of(self, rows: u32) -> u32 {
         let share = u64::from(rows) * u64::from(self.0) / u64::from(Self::WHOLE);
         // At most `rows`, which is a u32.
@@ -71,10 +69,12 @@ impl Share {
 }
 
 /// Where in the region the rows of a transaction lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Placement {
     /// In a range with a random start: what the study ran. Rows near the ends of the region are in
     /// fewer ranges than those in its middle.
+    #[default]
     Random,
     /// In chunks of the region, one after the other and then again from the first: the first way
     /// of Section 7.3, by which each row is touched equally often.
@@ -132,7 +132,6 @@ impl Options {
 
     /// Reads of 0.1 % of the rows anywhere, the middle of the study's reads, on small tables: 30
     /// rows. Nobody waits for a lock, so what a limit does here is not about contention.
-    #[must_use]
     pub fn read() -> Self {
         Options {
             rows: Self::ROWS_SMALL,
@@ -146,7 +145,6 @@ impl Options {
 
     /// Updates of 0.25 % of the rows within the first quarter, the study's smallest SF and ROSE,
     /// on small tables: 75 of 7,500 rows.
-    #[must_use]
     pub fn update() -> Self {
         Options {
             sf: Share::STUDY_SF_UPDATE[0],
@@ -157,13 +155,11 @@ impl Options {
     }
 
     /// How many rows a transaction touches.
-    #[must_use]
     pub fn touched(&self) -> u32 {
         self.sf.of(self.rows)
     }
 
     /// How many rows it may touch.
-    #[must_use]
     pub fn region(&self) -> u32 {
         self.rose.of(self.rows)
     }
@@ -200,10 +196,7 @@ pub enum Impossible {
     #[error("thrash: {0} rows; give 1 to {ROWS_MAX}")]
     Rows(u32),
     #[error("thrash: SF is {sf} % and ROSE {rose} %; a transaction cannot touch more than it may")]
-    Region {
-        sf: f64,
-        rose: f64,
-    },
+    Region { sf: f64, rose: f64 },
     #[error("thrash: {0} discrete rows a transaction; databases take {LIST_MAX}: lower SF")]
     List(u32),
     #[error("thrash: all weights of the mix are 0; give one of them more")]

@@ -33,6 +33,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::workload::Transaction;
 use crate::{Dialect, Ending, Failure, Procedure, Running, Session, Statement, Value};
 
@@ -44,7 +46,8 @@ pub(super) const PHASES: &[&str] = &["call"];
 const UNUSED: &str = "tpcc: unused item";
 
 /// Where the logic of the transactions is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Form {
     /// In the clients, which send the statements one by one.
     #[default]

@@ -55,19 +55,16 @@ impl Scale {
     }
 
     /// Warehouses, numbered from 1.
-    #[must_use]
     pub fn warehouses(self) -> i32 {
         self.warehouses
     }
 
     /// Items, numbered from 1.
-    #[must_use]
     pub fn items(self) -> i32 {
         self.items
     }
 
     /// Customers of each district, numbered from 1; a district starts with as many orders.
-    #[must_use]
     pub fn customers(self) -> i32 {
         self.customers
     }

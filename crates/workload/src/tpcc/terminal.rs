@@ -66,18 +66,15 @@ impl Mix {
 
     pub const ALL: [Mix; 4] = [Mix::STANDARD, Mix::PAYMENT_HEAVY, Mix::DETERIORATION, Mix::WRITES];
 
-    #[must_use]
     pub fn named(name: &str) -> Option<Mix> {
         Mix::ALL.into_iter().find(|mix| mix.name == name)
     }
 
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.name
     }
 
     /// The share of each kind in per cent, by their places among the workload's kinds.
-    #[must_use]
     pub fn shares(self) -> [u8; 5] {
         self.shares
     }

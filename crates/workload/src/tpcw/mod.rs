@@ -95,21 +95,18 @@ pub struct Tpcw {
 
 impl Tpcw {
     /// A shop of a size, with customers who do not think.
-    #[must_use]
     pub fn new(scale: Scale, mix: Mix) -> Self {
         Tpcw { scale, mix, thinks: false, keys: Arc::default() }
     }
 
     /// The same, whose customers think between pages: negative exponentially, 7 s in the mean and
     /// 70 s at most (clause 5.3.2.1).
-    #[must_use]
     pub fn with_think_time(self) -> Self {
         Tpcw { thinks: true, ..self }
     }
 
     /// Customers who come to the shop of others while those are still there: all of them take their
     /// numbers from the same counters. Both are of the same scale.
-    #[must_use]
     pub fn in_the_shop_of(self, others: &Tpcw) -> Self {
         Tpcw { keys: Arc::clone(&others.keys), ..self }
     }

@@ -15,8 +15,6 @@
 //!
 //! A proxy knows the high class by its `application_name`, the embedded engine by the call.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
 use super::{Common, Factors, Recipe, Scenario};
@@ -27,21 +25,16 @@ use crate::load::{RATES, is_rate};
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Keys {
+pub(super) struct PriorityFactors {
     /// Per cent of high-priority clients; 10 as published.
     high: Option<Percent>,
     arrivals: ArrivalSpec,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct PriorityScenario {
-    recipes: Vec<Recipe>,
-}
-
-impl Factors for Keys {
+impl Factors for PriorityFactors {
     const NAME: &'static str = "priority";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
+    fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {
         let workload = common.workload()?;
         let Admission::Limit { clients } = common.fixed()? else {
             let text = "the scenario priority needs `clients`: who waits before the gate";
@@ -65,16 +58,6 @@ impl Factors for Keys {
                 ..Treatment::default()
             },
         };
-        Ok(Arc::new(PriorityScenario { recipes: [true, false].map(recipe).to_vec() }))
-    }
-}
-
-impl Scenario for PriorityScenario {
-    fn name(&self) -> &'static str {
-        Keys::NAME
-    }
-
-    fn batchsets(&self, _: bool) -> Vec<Recipe> {
-        self.recipes.clone()
+        Ok(Scenario::of::<Self>([true, false].map(recipe).to_vec()))
     }
 }

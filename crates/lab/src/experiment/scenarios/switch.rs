@@ -5,8 +5,6 @@
 //! mix; or the memory for pages is, `then_buffer`, on subjects that can change it while they run.
 //! With `both_ways` there is a batchset for the way back too.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
 use super::{Common, Factors, Recipe, Scenario};
@@ -17,7 +15,7 @@ use crate::experiment::workload::WorkloadSpec;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Keys {
+pub(super) struct SwitchFactors {
     control: Vec<AlgorithmName>,
     /// The workload of the second half.
     then: Option<WorkloadSpec>,
@@ -27,18 +25,13 @@ pub(super) struct Keys {
     both_ways: bool,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct Switch {
-    recipes: Vec<Recipe>,
-}
-
 /// What holds in a half of the time.
 type Half = (WorkloadSpec, Option<Bytes>);
 
-impl Factors for Keys {
+impl Factors for SwitchFactors {
     const NAME: &'static str = "switch";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
+    fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {
         if self.control.is_empty() {
             let text = " names no controller; fixed:N keeps the limit";
             return Err(Complaint::about("factors.control", text));
@@ -69,7 +62,7 @@ impl Factors for Keys {
             .iter()
             .flat_map(|(from, to)| admissions.iter().map(|&admission| recipe(admission, from, to)))
             .collect();
-        Ok(Arc::new(Switch { recipes }))
+        Ok(Scenario::of::<Self>(recipes))
     }
 }
 
@@ -100,14 +93,4 @@ fn recipe(admission: Admission, from: &Half, to: &Half) -> Recipe {
     let treatment =
         Treatment { admission, buffer: from.1, exchange: Some(exchange), ..Treatment::default() };
     Recipe { workload: from.0.clone(), treatment }
-}
-
-impl Scenario for Switch {
-    fn name(&self) -> &'static str {
-        Keys::NAME
-    }
-
-    fn batchsets(&self, _: bool) -> Vec<Recipe> {
-        self.recipes.clone()
-    }
 }

@@ -30,7 +30,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use self::tables::{Cell, Scope, Table};
-use super::{BatchsetRow, Store, StoreError};
+use super::{BatchsetRow, Failed, Store, StoreError};
 use crate::experiment::Experiment;
 use crate::whole_file::WholeFileError;
 
@@ -87,7 +87,7 @@ impl Store {
         directory: &Path,
     ) -> Result<Vec<PathBuf>, StoreError> {
         self.experiment(id)?;
-        std::fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
+        std::fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
         let batchsets = self.batchsets(id)?;
         let mut sink = sink(format, directory)?;
         for table in self.tables()? {
@@ -96,7 +96,7 @@ impl Store {
                 Scope::Batchset => batchsets.iter().map(Some).collect(),
             };
             let mut portions =
-                parts.into_iter().map(|part| self.rows(&table, id, experiment, part));
+                parts.into_iter().map(|part| self.rows_of(&table, id, experiment, part));
             sink.write(&table, &mut portions)?;
         }
         sink.finish()
@@ -111,12 +111,12 @@ fn sink(format: Format, directory: &Path) -> Result<Box<dyn Sink>, StoreError> {
     })
 }
 
-fn failed(path: &Path, reason: &dyn std::fmt::Display) -> StoreError {
-    StoreError::Write { path: path.to_owned(), reason: reason.to_string() }
+fn failed(path: &Path, source: impl Into<Failed>) -> StoreError {
+    StoreError::Write { path: path.to_owned(), source: source.into() }
 }
 
 impl From<WholeFileError> for StoreError {
     fn from(error: WholeFileError) -> Self {
-        failed(&error.path, &error.source)
+        failed(&error.path, error.source)
     }
 }

@@ -66,7 +66,7 @@ impl Open {
         let writer = schema(table).and_then(|schema| {
             SerializedFileWriter::new(part, schema, Arc::new(WriterProperties::default()))
         });
-        let writer = writer.map_err(|error| failed(&path, &error))?;
+        let writer = writer.map_err(|error| failed(&path, error))?;
         let columns = table.columns.iter().map(|column| Column::new(column.kind)).collect();
         Ok(Open { path, writer, columns, rows: 0 })
     }
@@ -74,7 +74,7 @@ impl Open {
     fn write_group(&mut self) -> Result<(), StoreError> {
         let written = self.try_write_group();
         self.rows = 0;
-        written.map_err(|error| failed(&self.path, &error))
+        written.map_err(|error| failed(&self.path, error))
     }
 
     fn try_write_group(&mut self) -> Result<(), ParquetError> {
@@ -94,7 +94,7 @@ impl Open {
             self.write_group()?;
         }
         let part = self.writer.into_inner();
-        Ok(part.map_err(|error| failed(&self.path, &error))?.finish()?)
+        Ok(part.map_err(|error| failed(&self.path, error))?.finish()?)
     }
 }
 

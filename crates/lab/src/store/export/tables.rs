@@ -8,7 +8,8 @@ use serde_json::Value;
 use tidegate_workload::{Dialect, Rows};
 
 use crate::experiment::Experiment;
-use crate::store::read::{float, int, text};
+use crate::store::read::parsed;
+use crate::store::rows::{float, int, text};
 use crate::store::write::times_s;
 use crate::store::{BatchsetRow, Store, StoreError, count};
 
@@ -165,7 +166,7 @@ impl Store {
 
     /// Returns the rows of a table that belong to an experiment, and to one of its batchsets where
     /// it is asked for by them, sorted.
-    pub(super) fn rows(
+    pub(super) fn rows_of(
         &mut self,
         table: &Table,
         id: i64,
@@ -276,8 +277,4 @@ fn buckets(mut row: Vec<Cell>) -> Result<Vec<Vec<Cell>>, StoreError> {
         bucket
     };
     Ok(pairs.into_iter().map(bucket).collect())
-}
-
-fn parsed<T: serde::de::DeserializeOwned>(text: &str, what: &str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(|error| StoreError::Damaged(format!("{what}: {error}")))
 }

@@ -2,8 +2,9 @@
 
 use serde::Deserialize;
 
-use super::{Cell, Kind, parsed};
+use super::{Cell, Kind};
 use crate::store::StoreError;
+use crate::store::read::parsed;
 
 /// The columns that are taken from a report.
 pub(super) const COLUMNS: [(&str, Kind); 9] = [
