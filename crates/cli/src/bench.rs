@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tidegate_control::{Algorithm, AlgorithmError, Mpl};
-use tidegate_lab::bench::{self, BenchOptions, Ranges, Scenario};
+use tidegate_lab::bench::{self, BenchOptions, BenchScenario, Ranges};
 use tidegate_lab::rig::{Console, DatabaseChoice};
 
 use crate::{Failure, interrupt, print};
@@ -68,7 +68,7 @@ struct ControlArguments {
     /// thrash-read in the middle of a run), switch-back [default: all except switch-back, with
     /// tpcb-50 on postgres and tpcb-10 on embedded]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    workloads: Option<Vec<Scenario>>,
+    workloads: Option<Vec<BenchScenario>>,
 
     /// Controllers, optionally with parameters [default: all]
     #[arg(long, value_name = "NAME,...", value_parser = controllers)]

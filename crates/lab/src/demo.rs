@@ -39,7 +39,7 @@ use crate::rig::{self, DatabaseDescription, Front, FrontOptions, MAX_CLIENTS, Ri
 
 pub use crate::rig::{Console, DatabaseChoice, Interval, Machine, Times, Update};
 pub use error::DemoError;
-pub use summary::{DemoSummary, Step};
+pub use summary::{DemoStep, DemoSummary};
 
 /// The scale of the tables in the embedded engine.
 pub const EMBEDDED_SCALE: Scale = Scale::new(10).expect("10 is within the range of scales");
@@ -101,18 +101,18 @@ impl DemoOptions {
 
 /// Which way clients go to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum DemoSide {
     /// With nobody in between.
     Direct,
     /// As many at once as Tidegate admits.
     Proxied,
 }
 
-impl std::fmt::Display for Side {
+impl std::fmt::Display for DemoSide {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Side::Direct => "direct",
-            Side::Proxied => "through Tidegate",
+            DemoSide::Direct => "direct",
+            DemoSide::Proxied => "through Tidegate",
         })
     }
 }
@@ -236,20 +236,20 @@ impl<'a> Demo<'a> {
         clients: usize,
         database: &dyn Database,
         front: &Front<'_>,
-    ) -> Result<Step, DemoError> {
+    ) -> Result<DemoStep, DemoError> {
         database.level(&[self.workload()])?;
         let way = Front::direct(database, clients)?;
-        let direct = self.load(clients, Side::Direct, &way)?;
+        let direct = self.load(clients, DemoSide::Direct, &way)?;
         way.stop()?;
 
         database.level(&[self.workload()])?;
         let (cpu_before_s, from) = (front.cpu_seconds()?, front.age());
-        let proxied = self.load(clients, Side::Proxied, front)?;
+        let proxied = self.load(clients, DemoSide::Proxied, front)?;
         let (cpu_after_s, until) = (front.cpu_seconds()?, front.age());
         let intervals = rig::journal_between(&self.journal(), from, until)?;
         let transactions = (proxied.transactions + proxied.warmup_transactions).max(1);
         let cpu_s = cpu_before_s.zip(cpu_after_s).map(|(before_s, after_s)| after_s - before_s);
-        Ok(Step {
+        Ok(DemoStep {
             clients,
             ratio: proxied.tps / direct.tps,
             limit_at_end: intervals.last().map(|interval| interval.next_limit),
@@ -264,7 +264,7 @@ impl<'a> Demo<'a> {
     fn load(
         &mut self,
         clients: usize,
-        side: Side,
+        side: DemoSide,
         way: &Front<'_>,
     ) -> Result<LoadReport, DemoError> {
         let times = self.times(side);
@@ -295,10 +295,10 @@ impl<'a> Demo<'a> {
         report.map_err(|source| DemoError::Load { clients, side, source })
     }
 
-    fn times(&self, side: Side) -> Times {
+    fn times(&self, side: DemoSide) -> Times {
         match side {
-            Side::Direct => self.options.direct,
-            Side::Proxied => self.options.proxied,
+            DemoSide::Direct => self.options.direct,
+            DemoSide::Proxied => self.options.proxied,
         }
     }
 
@@ -327,7 +327,7 @@ fn run_s(clients: usize, times: Times) -> f64 {
     times.total().as_secs_f64() + clients as f64 / 300.0
 }
 
-fn describe(clients: usize, side: Side, progress: &Progress) -> String {
+fn describe(clients: usize, side: DemoSide, progress: &Progress) -> String {
     let Progress { connected, tps, .. } = progress;
     match progress.stage {
         Stage::Connecting | Stage::Ready => {

@@ -13,12 +13,12 @@ use thiserror::Error;
 use crate::conduct::{Executor, RealSubject, Simulated};
 use crate::experiment::file::parse_begun;
 use crate::experiment::{
-    Batchset, Choice, ChoiceError, Experiment, FileError, Plan, RunPlan, Subject, SubjectKind,
+    Choice, ChoiceError, Experiment, FileError, Plan, RunPlan, Subject, SubjectKind,
 };
 use crate::rig::{Machine, Update};
 use crate::show::{self, FigureError, Troubles, figure, timeline};
 use crate::store::{ExperimentRow, Format, Store, StoreError};
-use crate::tap::{Choices, DataError, Report, analyse};
+use crate::tap::{Choices, DataError, TapReport, analyse};
 use run::{Outcome, RunError, Runner};
 
 /// The name that a file taken out of the store goes by in messages.
@@ -216,7 +216,7 @@ impl Laboratory {
     }
 
     /// Applies the analysis protocol to an experiment and keeps the thrashing points.
-    pub fn tap(&mut self, id: i64, choices: Choices) -> Result<Report, LabError> {
+    pub fn tap(&mut self, id: i64, choices: Choices) -> Result<TapReport, LabError> {
         let report = self.analysed(id, choices)?;
         self.store.analysed(id, &report)?;
         Ok(report)
@@ -239,7 +239,7 @@ impl Laboratory {
         Ok(())
     }
 
-    fn analysed(&mut self, id: i64, choices: Choices) -> Result<Report, LabError> {
+    fn analysed(&mut self, id: i64, choices: Choices) -> Result<TapReport, LabError> {
         let (experiment, plan) = self.stored(id)?;
         let data = self.store.data_set(id, &experiment, &plan)?;
         Ok(analyse(&data, choices)?)
@@ -247,7 +247,7 @@ impl Laboratory {
 
     /// What the analysis protocol says of an experiment: nothing where it is not for it. Curves can
     /// be shown also where the rows cannot be analysed.
-    fn judged(&mut self, row: &ExperimentRow) -> Result<Option<Report>, LabError> {
+    fn judged(&mut self, row: &ExperimentRow) -> Result<Option<TapReport>, LabError> {
         if is_curve(row) { self.analysed(row.id, Choices::default()).map(Some) } else { Ok(None) }
     }
 
@@ -353,8 +353,8 @@ pub fn plan_text(experiment: &Experiment) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "run {}: {}, {sets} batchsets", run.number, run.title());
         for execution in plan.executions(run).iter().take(SHOWN) {
-            let set = run.batchsets.iter().find(|set| set.number == execution.batchset);
-            let workload = set.map(Batchset::describe).unwrap_or_default();
+            let set = run.batchset(execution.batchset).expect("executions are of its batchsets");
+            let workload = set.describe();
             let _ = writeln!(
                 text,
                 "  batchset {}, MPL {}, execution {}: {workload}",

@@ -16,6 +16,7 @@
 #![allow(
     missing_docs,
     clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
     clippy::must_use_candidate,
     clippy::return_self_not_must_use,
     reason = "only our own rooms call it; a comment says what names, types and errors do not"

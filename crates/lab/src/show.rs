@@ -14,7 +14,7 @@ use tidegate_control::Mpl;
 use crate::experiment::treatment::{Admission, ArrivalSpec};
 use crate::grid::Grid;
 use crate::store::{Curve, ExperimentRow, Point};
-use crate::tap::{Check, Report, ThrashingPoint};
+use crate::tap::{Check, TapReport, ThrashingPoint};
 pub use figure::FigureError;
 
 /// One straggler to so many transactions that ended is told: 5 %.
@@ -40,7 +40,7 @@ pub struct Troubles {
 }
 
 /// The curves, each with its thrashing point where the analysis gives one.
-pub fn text(curves: &[Curve], report: Option<&Report>) -> String {
+pub fn text(curves: &[Curve], report: Option<&TapReport>) -> String {
     let mut text = String::new();
     for curve in curves.iter().filter(|curve| !curve.points.is_empty()) {
         push_curve(&mut text, curve, report);
@@ -51,7 +51,7 @@ pub fn text(curves: &[Curve], report: Option<&Report>) -> String {
     text
 }
 
-fn push_curve(text: &mut String, curve: &Curve, report: Option<&Report>) {
+fn push_curve(text: &mut String, curve: &Curve, report: Option<&TapReport>) {
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{}", title(curve));
     let by_mpl = by_mpl(&curve.points);
@@ -120,7 +120,7 @@ fn little_ms(points: &[Point]) -> Option<f64> {
 
 /// What is to be known of the hosts, a line for each: batchsets that several measured, and factors
 /// that cannot be told from them.
-pub fn host_warnings(report: &Report) -> impl Iterator<Item = String> {
+pub fn host_warnings(report: &TapReport) -> impl Iterator<Item = String> {
     let several =
         report.violations.iter().filter(|violation| violation.check == Check::SeveralHosts);
     let confounded = report.confounded.iter().map(|one| format!("warning: {one}"));
@@ -171,7 +171,7 @@ fn bar(tps: f64, top: f64) -> String {
 
 /// A curve's thrashing point, where its levels were held, the analysis retained it, and there is
 /// one.
-pub fn thrashing_point(curve: &Curve, report: Option<&Report>) -> Option<u32> {
+pub fn thrashing_point(curve: &Curve, report: Option<&TapReport>) -> Option<u32> {
     if !is_held(curve) {
         return None;
     }
@@ -188,7 +188,7 @@ fn is_held(curve: &Curve) -> bool {
     !matches!(curve.batchset.treatment.admission, Admission::Control { .. })
 }
 
-fn verdict(curve: &Curve, report: Option<&Report>) -> String {
+fn verdict(curve: &Curve, report: Option<&TapReport>) -> String {
     let Some(report) = report.filter(|_| is_held(curve)) else { return String::new() };
     let Some(retained) = report.retained.iter().find(|set| is_of(curve, set.key)) else {
         return "the analysis protocol dropped this curve; see `tidegate lab tap`".to_owned();
@@ -216,7 +216,7 @@ fn verdict_of(point: ThrashingPoint) -> String {
 pub fn json(
     row: &ExperimentRow,
     curves: &[Curve],
-    judged: Result<Option<&Report>, &String>,
+    judged: Result<Option<&TapReport>, &String>,
     troubles: &Troubles,
 ) -> Value {
     let report = judged.ok().flatten();

@@ -60,7 +60,7 @@ mod stock_level;
 mod terminal;
 
 pub use procedures::Form;
-pub use scale::{DISTRICTS, Scale, ScaleError};
+pub use scale::{DISTRICTS, Scale, TpccScaleError};
 pub use terminal::Mix;
 
 use crate::workload::{Client, Condition, Depth, Kind, Workload};

@@ -87,7 +87,7 @@ impl Rows {
 
     /// Appends the next cell as text, or as digits of a number.
     pub fn push_text(&mut self, text: &[u8]) {
-        let place = |len| u32::try_from(len).unwrap_or(u32::MAX);
+        let place = |len| u32::try_from(len).expect("an answer has less than 4 GiB of text");
         let from = place(self.text.len());
         self.text.extend_from_slice(text);
         self.cells.push(Cell::Text(from, place(self.text.len())));
@@ -125,8 +125,7 @@ impl Rows {
     /// number that came as one, for what is not UTF-8, and where no cell is.
     pub fn text(&self, row: usize, column: usize) -> Option<&str> {
         let Cell::Text(from, until) = self.cell(row, column)? else { return None };
-        let (from, until) = (usize::try_from(from).ok()?, usize::try_from(until).ok()?);
-        let text = std::str::from_utf8(self.text.get(from..until)?).ok()?;
+        let text = std::str::from_utf8(&self.text[from as usize..until as usize]).ok()?;
         Some(text.trim_end_matches(' '))
     }
 

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use tidegate_control::{Algorithm, Mpl};
 use tidegate_subject::database::Database;
 
-use super::{BenchOptions, LOG, Scenario, Work};
+use super::{BenchOptions, BenchScenario, BenchWork, LOG};
 use crate::load::{self, Arrivals, LoadError, LoadOptions, LoadReport, Phase, Progress};
 use crate::rig::{self, Front, FrontOptions, Interval, RigError, Times};
 
@@ -35,18 +35,18 @@ pub enum Purpose {
 
 /// A run to make.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
-    pub(super) scenario: Scenario,
+pub(super) struct PlannedCell {
+    pub(super) scenario: BenchScenario,
     pub(super) purpose: Purpose,
     pub(super) control: Algorithm,
     /// The workload of a run with a fixed limit. A controller goes through the whole scenario and
     /// begins with this.
-    pub(super) work: Work,
+    pub(super) work: BenchWork,
 }
 
 /// A run that was made.
 #[derive(Clone, Debug, Serialize)]
-pub struct Cell {
+pub struct BenchCell {
     /// The scenario that it belongs to.
     pub scenario: &'static str,
     pub purpose: Purpose,
@@ -54,7 +54,7 @@ pub struct Cell {
     #[serde(serialize_with = "as_text")]
     pub control: Algorithm,
     /// What the clients did, phase by phase.
-    pub works: Vec<Work>,
+    pub works: Vec<BenchWork>,
     /// When it began, in seconds since the benchmark began.
     pub began_s: f64,
     /// What the clients saw. Phases have two halves each, counted apart, but for a sweep's.
@@ -65,8 +65,8 @@ pub struct Cell {
     pub intervals: Vec<Interval>,
 }
 
-impl Plan {
-    fn works(&self) -> &[Work] {
+impl PlannedCell {
+    fn works(&self) -> &[BenchWork] {
         match self.purpose {
             Purpose::Controller => self.scenario.phases(),
             Purpose::Sweep | Purpose::Reference => std::slice::from_ref(&self.work),
@@ -79,7 +79,7 @@ impl Plan {
         match self.purpose {
             Purpose::Sweep => options.sweep,
             Purpose::Reference | Purpose::Controller => {
-                let phases = u32::try_from(self.works().len()).unwrap_or(u32::MAX);
+                let phases = u32::try_from(self.works().len()).expect("there are one or two");
                 Times { warmup: Duration::ZERO, measured: options.run * phases }
             }
         }
@@ -131,9 +131,9 @@ impl Plan {
         began: Instant,
         cancel: &AtomicBool,
         observe: &mut dyn FnMut(f64, &Progress),
-    ) -> Result<Cell, RigError> {
+    ) -> Result<BenchCell, RigError> {
         database.level(&self.scenario.workloads(options))?;
-        let mut cell = Cell {
+        let mut cell = BenchCell {
             scenario: self.scenario.name(),
             purpose: self.purpose,
             control: self.control,
@@ -146,7 +146,7 @@ impl Plan {
         match self.measure(options, database, cancel, observe) {
             Ok((load, intervals)) => (cell.load, cell.intervals) = (Some(load), intervals),
             Err(_) if cancel.load(Ordering::Relaxed) => return Err(RigError::Cancelled),
-            Err(Failure::Rig(error)) if !error.is_passing() => return Err(error),
+            Err(CellFailure::Rig(error)) if !error.is_passing() => return Err(error),
             Err(failure) => cell.failure = Some(failure.to_string()),
         }
         Ok(cell)
@@ -158,7 +158,7 @@ impl Plan {
         database: &dyn Database,
         cancel: &AtomicBool,
         observe: &mut dyn FnMut(f64, &Progress),
-    ) -> Result<(LoadReport, Vec<Interval>), Failure> {
+    ) -> Result<(LoadReport, Vec<Interval>), CellFailure> {
         let journal = self.journal(&options.out);
         let front_options = FrontOptions {
             tidegate: &options.tidegate,
@@ -207,21 +207,21 @@ fn since(called: Duration, intervals: Vec<Interval>) -> Vec<Interval> {
 
 /// Why a run has no result.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum CellFailure {
     #[error(transparent)]
     Rig(#[from] RigError),
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for PlannedCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&title(self.scenario.name(), self.purpose, self.works(), self.control))
     }
 }
 
 /// What a run is called in messages.
-fn title(scenario: &str, purpose: Purpose, works: &[Work], control: Algorithm) -> String {
+fn title(scenario: &str, purpose: Purpose, works: &[BenchWork], control: Algorithm) -> String {
     match (purpose, works) {
         (Purpose::Controller, _) | (_, []) => format!("{scenario}, {control}"),
         (Purpose::Sweep, [work, ..]) => format!("{}, {control}", work.name()),
@@ -231,7 +231,7 @@ fn title(scenario: &str, purpose: Purpose, works: &[Work], control: Algorithm) -
     }
 }
 
-impl Cell {
+impl BenchCell {
     /// What the run is called in messages.
     pub fn title(&self) -> String {
         title(self.scenario, self.purpose, &self.works, self.control)
@@ -292,7 +292,7 @@ mod tests {
 
     /// What is said of a second with 200 clients and so many transactions.
     fn troubles(transactions: u64, change: impl Fn(&mut LoadReport)) -> Vec<String> {
-        let mut cell = fixed(Purpose::Sweep, Work::Tpcb1, 0.0, 4, transactions);
+        let mut cell = fixed(Purpose::Sweep, BenchWork::Tpcb1, 0.0, 4, transactions);
         cell.load.iter_mut().for_each(change);
         cell.troubles()
     }
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(lost, expected);
         assert_eq!(troubles(0, |_| {}), ["no transaction committed"]);
 
-        let mut failed = fixed(Purpose::Sweep, Work::Tpcb1, 0.0, 4, 1);
+        let mut failed = fixed(Purpose::Sweep, BenchWork::Tpcb1, 0.0, 4, 1);
         (failed.load, failed.failure) = (None, Some("no proxy".into()));
         assert_eq!(failed.troubles(), ["no proxy"]);
     }
@@ -333,8 +333,13 @@ mod tests {
     #[test]
     fn a_controllers_phases_are_counted_in_halves() {
         let options = testing::options();
-        let work = Scenario::Switch.phases()[0];
-        let plan = |purpose, control| Plan { scenario: Scenario::Switch, purpose, control, work };
+        let work = BenchScenario::Switch.phases()[0];
+        let plan = |purpose, control| PlannedCell {
+            scenario: BenchScenario::Switch,
+            purpose,
+            control,
+            work,
+        };
         let vegas = plan(Purpose::Controller, Algorithm::Vegas);
         let half = options.run / 2;
         let names: Vec<_> = vegas

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tidegate_control::Mpl;
 use tidegate_subject::database::Gate;
 
-use super::{BenchReport, PhaseScore, Purpose, Reference, ScenarioScore, Work};
+use super::{BenchReport, BenchWork, PhaseScore, Purpose, ReferenceLimit, ScenarioScore};
 use crate::grid::Grid;
 use crate::rig::Machine;
 use crate::simulate::{Measure, Reached};
@@ -168,8 +168,8 @@ fn retries(report: &BenchReport) -> Option<Grid> {
 }
 
 /// A value for each fixed limit and workload.
-fn by_limit(report: &BenchReport, value: impl Fn(Work, Mpl) -> Option<String>) -> Grid {
-    let works: Vec<Work> = report.sweeps.iter().map(|sweep| sweep.work).collect();
+fn by_limit(report: &BenchReport, value: impl Fn(BenchWork, Mpl) -> Option<String>) -> Grid {
+    let works: Vec<BenchWork> = report.sweeps.iter().map(|sweep| sweep.work).collect();
     let mut head = vec!["limit".to_owned()];
     head.extend(works.iter().map(|work| work.name().to_owned()));
     let mut limits: Vec<_> =
@@ -195,7 +195,7 @@ fn titles(scenario: &ScenarioScore) -> Vec<String> {
     titles.collect()
 }
 
-fn best(reference: &Reference) -> String {
+fn best(reference: &ReferenceLimit) -> String {
     let tps = || reference.measured.iter().map(|run| run.tps);
     format!(
         "best fixed limit {} with {:.0}–{:.0} tps, band {}–{}",

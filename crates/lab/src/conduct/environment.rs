@@ -13,7 +13,7 @@ use tidegate_subject::detection::{Whereabouts, foreign_databases};
 use tidegate_subject::processors::Processors;
 
 use super::ExecutionError;
-use super::measure::{Run, failed};
+use super::measure::{RunLoad, failed};
 use crate::load::{LoadReport, Progress, Stage};
 use crate::rig::{RigError, other_executors};
 
@@ -73,7 +73,7 @@ impl EnvironmentMonitor {
     pub(super) fn processors(&self) -> Result<u32, RigError> {
         let Some(process) = self.process else { return Ok(0) };
         self.processors.verify(process)?;
-        Ok(u32::try_from(self.processors.count()).unwrap_or(u32::MAX))
+        Ok(u32::try_from(self.processors.count()).expect("processors are far fewer"))
     }
 
     fn look(&self) -> Result<Environment, RigError> {
@@ -90,7 +90,7 @@ impl EnvironmentMonitor {
     pub(super) fn attend(
         &self,
         progress: &mut dyn FnMut(&Progress),
-        run: &mut Run<'_>,
+        run: &mut RunLoad<'_>,
     ) -> Result<(LoadReport, Environment), ExecutionError> {
         let mut first = None;
         let load = run(&mut |seen| {

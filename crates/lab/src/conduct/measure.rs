@@ -34,7 +34,7 @@ pub(super) struct ProxySetup<'a> {
     pub(super) is_through_tidegate: bool,
 }
 
-pub(super) struct Outcome {
+pub(super) struct LoadOutcome {
     pub(super) load: LoadReport,
     /// Seconds from the first connection's begin to the last's login.
     pub(super) connect_s: f64,
@@ -52,7 +52,7 @@ pub(super) fn conduct(
     environment: &EnvironmentMonitor,
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
-) -> Result<Outcome, ExecutionError> {
+) -> Result<LoadOutcome, ExecutionError> {
     let probe = probe(database, assignment.treatment)?;
     let journal = journal(assignment.treatment, way);
     let front = front(database, assignment, way, journal.clone()).map_err(failed)?;
@@ -83,7 +83,13 @@ pub(super) fn conduct(
             since(zero_s, read_journal(&journal).map_err(failed)?)
         }
     };
-    Ok(Outcome { connect_s: (began_s - load.warmup_s).max(0.0), load, limits, looks, environment })
+    Ok(LoadOutcome {
+        connect_s: (began_s - load.warmup_s).max(0.0),
+        load,
+        limits,
+        looks,
+        environment,
+    })
 }
 
 /// Where the decisions of a controller are written, if there is one.
@@ -104,8 +110,7 @@ fn front<'d>(
     let (control, start) = match treatment.admission {
         Admission::Clients if way.is_through_tidegate => (Algorithm::default(), None),
         Admission::Clients => {
-            let clients = usize::try_from(assignment.mpl).unwrap_or(usize::MAX);
-            return Front::direct(database, clients);
+            return Front::direct(database, assignment.mpl as usize);
         }
         Admission::Limit { .. } => (Algorithm::Fixed(level), None),
         // A fixed limit begins as itself, and a proxy refuses another start.
@@ -141,7 +146,7 @@ fn probe(database: &dyn Database, treatment: &Treatment) -> Result<Option<Probe>
     };
     let refused = |error: EmbeddedError| ExecutionError::Failed(error.to_string());
     if let Some(buffer) = treatment.buffer {
-        let bytes = usize::try_from(buffer.get()).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(buffer.get()).expect("addresses have 64 bits");
         probe.set_buffer_bytes(bytes).map_err(refused)?;
     }
     if let Some(split) = split {
@@ -166,7 +171,6 @@ fn load_options<'a>(
 ) -> (LoadOptions<'a>, Vec<Phase>) {
     let treatment = assignment.treatment;
     let clients = treatment.clients(assignment.mpl);
-    let number = |clients: u32| usize::try_from(clients).unwrap_or(usize::MAX);
     let is_exchanged = matches!(treatment.exchange, Some(Exchange::Workload(_)));
     let duration = if is_exchanged { assignment.ctl / 2 } else { assignment.ctl };
     let connecting =
@@ -179,10 +183,10 @@ fn load_options<'a>(
             ArrivalSpec::Poisson(rate) => Arrivals::Poisson { rate },
             ArrivalSpec::Constant(rate) => Arrivals::Constant { rate },
         },
-        clients: number(clients),
+        clients: clients as usize,
         needs_all: true,
         priority: treatment.priority.map(|priority| load::Priority {
-            high_clients: number(treatment.high_clients(clients)),
+            high_clients: treatment.high_clients(clients) as usize,
             is_given: priority.is_given,
         }),
         transactions_max: treatment.aging.map(|aging| aging.transactions),
@@ -196,7 +200,7 @@ fn load_options<'a>(
 }
 
 /// A load from its begin to its end, which tells how far it is.
-pub(super) type Run<'r> =
+pub(super) type RunLoad<'r> =
     dyn FnMut(&mut dyn FnMut(&Progress)) -> Result<LoadReport, ExecutionError> + 'r;
 
 /// Runs a load while somebody looks after the database.
@@ -204,7 +208,7 @@ fn watched(
     actions: ScheduledActions,
     probe: &Probe,
     progress: &mut dyn FnMut(&Progress),
-    run: &mut Run<'_>,
+    run: &mut RunLoad<'_>,
 ) -> Result<(LoadReport, Vec<TreeSnapshot>), ExecutionError> {
     std::thread::scope(|scope| {
         let (say, begun) = mpsc::channel();

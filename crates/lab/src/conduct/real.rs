@@ -32,10 +32,10 @@ pub struct RealSubject {
     tidegate: PathBuf,
     /// Where a proxy's log goes.
     log: PathBuf,
-    subject: Option<Running>,
+    subject: Option<RunningSubject>,
 }
 
-struct Running {
+struct RunningSubject {
     kind: SubjectKind,
     database: Box<dyn Database>,
     processors: Processors,
@@ -49,13 +49,13 @@ impl RealSubject {
         RealSubject { tidegate, log, subject: None }
     }
 
-    fn running(&mut self) -> Result<&mut Running, ExecutionError> {
+    fn running(&mut self) -> Result<&mut RunningSubject, ExecutionError> {
         let missing = || ExecutionError::Failed("the subject is not started".to_owned());
         self.subject.as_mut().ok_or_else(missing)
     }
 }
 
-impl Running {
+impl RunningSubject {
     fn environment(&self) -> EnvironmentMonitor {
         EnvironmentMonitor::of(&*self.database, &self.processors)
     }
@@ -134,7 +134,9 @@ impl Executor for RealSubject {
     }
 
     fn stop(&mut self) -> Result<(), ExecutionError> {
-        let Some(Running { database, held, .. }) = self.subject.take() else { return Ok(()) };
+        let Some(RunningSubject { database, held, .. }) = self.subject.take() else {
+            return Ok(());
+        };
         let stopped = database.stop();
         // What follows is not to be kept to this subject's processors.
         drop(held);
@@ -143,10 +145,10 @@ impl Executor for RealSubject {
 }
 
 /// Starts a database with so many processors.
-fn start(subject: &Subject, processors: Option<u32>) -> Result<Running, RigError> {
+fn start(subject: &Subject, processors: Option<u32>) -> Result<RunningSubject, RigError> {
     let available = Processors::available()?;
     let processors = match processors {
-        Some(count) => available.first(usize::try_from(count).unwrap_or(usize::MAX))?,
+        Some(count) => available.first(count as usize)?,
         None => available,
     };
     let is_ours = subject.kind.dbms().is_some_and(|dbms| dbms.is_in_process);
@@ -155,7 +157,7 @@ fn start(subject: &Subject, processors: Option<u32>) -> Result<Running, RigError
         Some(_) => subject.database()?,
         None => processors.during(|| subject.database())??,
     };
-    Ok(Running { kind: subject.kind, database, processors, held })
+    Ok(RunningSubject { kind: subject.kind, database, processors, held })
 }
 
 fn unbuilt(error: &WorkloadError) -> ExecutionError {

@@ -56,7 +56,7 @@ pub struct Simulated {
 impl Executor for Simulated {
     fn start(&mut self, run: &RunPlan, _: &AtomicBool) -> Result<Started, ExecutionError> {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
-        let all = u32::try_from(all).unwrap_or(u32::MAX);
+        let all = u32::try_from(all).expect("processors are far fewer");
         self.run = run.number;
         self.processors = run.processors.unwrap_or(all);
         Ok(Started {

@@ -3,7 +3,7 @@
 use thiserror::Error;
 use tidegate_subject::database::DatabaseError;
 
-use super::Side;
+use super::DemoSide;
 use crate::load::LoadError;
 use crate::rig::{MAX_CLIENTS, RigError};
 
@@ -15,7 +15,7 @@ pub enum DemoError {
     #[error(transparent)]
     Rig(#[from] RigError),
     #[error("{clients} clients {side}: {source}")]
-    Load { clients: usize, side: Side, source: LoadError },
+    Load { clients: usize, side: DemoSide, source: LoadError },
     #[error("cancelled")]
     Cancelled,
 }

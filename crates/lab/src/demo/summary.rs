@@ -27,12 +27,12 @@ pub struct DemoSummary {
     /// Transactions in the database's history at the end.
     pub history_rows: i64,
     /// One step for each number of clients.
-    pub steps: Vec<Step>,
+    pub steps: Vec<DemoStep>,
 }
 
 /// One number of clients, directly and through Tidegate.
 #[derive(Clone, Debug, Serialize)]
-pub struct Step {
+pub struct DemoStep {
     pub clients: usize,
     /// Transactions per second through Tidegate over those of direct clients.
     pub ratio: f64,
@@ -54,7 +54,7 @@ impl DemoSummary {
         options: &DemoOptions,
         database: DatabaseDescription,
         sums: Sums,
-        steps: Vec<Step>,
+        steps: Vec<DemoStep>,
     ) -> Self {
         DemoSummary {
             tidegate_version: env!("CARGO_PKG_VERSION"),
@@ -113,11 +113,11 @@ impl DemoSummary {
                 step.proxied.warmup_s,
             );
         }
-        let errors: u64 = self.steps.iter().map(Step::errors).sum();
-        let losses: usize = self.steps.iter().map(Step::losses).sum();
+        let errors: u64 = self.steps.iter().map(DemoStep::errors).sum();
+        let losses: usize = self.steps.iter().map(DemoStep::losses).sum();
         let verdict =
             if self.consistent { "all balances agree" } else { "THE BALANCES DO NOT AGREE" };
-        let retries: u64 = self.steps.iter().map(Step::retries).sum();
+        let retries: u64 = self.steps.iter().map(DemoStep::retries).sum();
         let _ = writeln!(
             notes,
             "{} transactions in the database's history; {verdict}; {retries} run again after a \
@@ -128,7 +128,7 @@ impl DemoSummary {
     }
 }
 
-impl Step {
+impl DemoStep {
     fn errors(&self) -> u64 {
         let errors = |report: &LoadReport| report.errors.values().sum::<u64>();
         errors(&self.direct) + errors(&self.proxied)

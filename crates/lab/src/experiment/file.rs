@@ -44,7 +44,7 @@ use toml::de::{DeTable, DeValue, Deserializer};
 use super::complaint::Complaint;
 use super::fit::{refuse_processors, refuse_unfit};
 use super::redact::{kept, shown};
-use super::scenarios::{Common, Factors, READERS, Reader};
+use super::scenarios::{Common, READERS, Reader, ScenarioFactors};
 use super::values::{Bytes, LEVELS_MAX, Levels, Period};
 use super::workload::WorkloadSpec;
 use super::{Experiment, Order, Subject, SubjectKind};
@@ -103,7 +103,7 @@ impl TryFrom<String> for ScenarioName {
 /// What a file says, with a scenario's own factors; one without presets, or with the keys of one in
 /// their place.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, bound = "F: Factors")]
+#[serde(deny_unknown_fields, bound = "F: ScenarioFactors")]
 struct FileKeys<F> {
     name: Option<String>,
     #[serde(rename = "scenario")]
@@ -151,7 +151,7 @@ impl TryFrom<String> for Location {
     }
 }
 
-impl<F: Factors> FileKeys<F> {
+impl<F: ScenarioFactors> FileKeys<F> {
     /// These keys, with other subjects; one that is named with a place is there, whatever the file
     /// says.
     fn choose(&mut self, subjects: &[Subject]) {
@@ -320,7 +320,7 @@ fn form(mut error: toml::de::Error, text: &str) -> Problem {
 
 /// Reads a file of the scenario that these factors belong to. Every preset is read, so that one
 /// which is wrong is refused also when it is not chosen.
-pub(super) fn read_as<F: Factors>(
+pub(super) fn read_as<F: ScenarioFactors>(
     document: &Document<'_>,
     choice: &Choice,
 ) -> Result<Experiment, Problem> {
@@ -340,7 +340,7 @@ pub(super) fn read_as<F: Factors>(
     Ok(experiment)
 }
 
-fn build<F: Factors>(keys: FileKeys<F>) -> Result<Experiment, Complaint> {
+fn build<F: ScenarioFactors>(keys: FileKeys<F>) -> Result<Experiment, Complaint> {
     let missing = |key: &str| Complaint::missing(format!("the key `{key}` is missing"));
     let mpls = keys.mpl.as_ref().ok_or_else(|| missing("mpl"))?.numbers();
     if mpls.is_empty() {

@@ -186,7 +186,7 @@ impl Batchset {
 }
 
 fn number(place: usize) -> u32 {
-    u32::try_from(place + 1).unwrap_or(u32::MAX)
+    u32::try_from(place + 1).expect("a plan in memory has fewer parts")
 }
 
 #[cfg(test)]

@@ -30,13 +30,13 @@ pub enum ValueError {
 )]
 pub(super) enum Levels {
     List(Vec<NonZeroU32>),
-    Steps(Steps),
-    Factors(Factors),
+    Steps(StepSeries),
+    Factors(FactorSeries),
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Steps {
+pub(super) struct StepSeries {
     from: NonZeroU32,
     to: NonZeroU32,
     step: NonZeroU32,
@@ -44,7 +44,7 @@ pub(super) struct Steps {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Factors {
+pub(super) struct FactorSeries {
     from: NonZeroU32,
     to: NonZeroU32,
     factor: NonZeroU32,
@@ -58,11 +58,10 @@ impl Levels {
     pub(super) fn numbers(&self) -> Vec<u32> {
         let mut numbers = match *self {
             Levels::List(ref list) => list.iter().map(|level| level.get()).collect(),
-            Levels::Steps(Steps { from, to, step }) => (from.get()..=to.get())
-                .step_by(usize::try_from(step.get()).unwrap_or(usize::MAX))
-                .take(LEVELS_MAX + 1)
-                .collect(),
-            Levels::Factors(Factors { from, to, factor }) => {
+            Levels::Steps(StepSeries { from, to, step }) => {
+                (from.get()..=to.get()).step_by(step.get() as usize).take(LEVELS_MAX + 1).collect()
+            }
+            Levels::Factors(FactorSeries { from, to, factor }) => {
                 let next = |level: &u32| level.checked_mul(factor.get().max(2));
                 let series = std::iter::successors(Some(from.get()), next);
                 series.take_while(|&level| level <= to.get()).collect::<Vec<u32>>()

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tidegate_workload::pgbench::Scale;
 use tidegate_workload::point_select::PointSelect;
-use tidegate_workload::thrash::{Impossible, Mix, Options, Placement, Share, Thrash};
+use tidegate_workload::thrash::{ContradictoryOptions, Mix, Options, Placement, Share, Thrash};
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 
@@ -82,13 +82,13 @@ pub enum WorkloadError {
     Share(f64),
     /// Values of the thrashing study that contradict each other.
     #[error(transparent)]
-    Thrash(#[from] Impossible),
+    Thrash(#[from] ContradictoryOptions),
     #[error("workload: {0}")]
-    Ds2(#[from] tidegate_workload::ds2::Impossible),
+    Ds2(#[from] tidegate_workload::ds2::ImpossibleSize),
     #[error("workload tpcc: {0}")]
-    Tpcc(#[from] tidegate_workload::tpcc::ScaleError),
+    Tpcc(#[from] tidegate_workload::tpcc::TpccScaleError),
     #[error("workload tpcw: {0}")]
-    Tpcw(#[from] tidegate_workload::tpcw::ScaleError),
+    Tpcw(#[from] tidegate_workload::tpcw::TpcwScaleError),
     #[error("workload {workload}: no mix is called `{name}`; there are {known}")]
     Mix { workload: &'static str, name: String, known: String },
 }

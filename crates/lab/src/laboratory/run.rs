@@ -343,8 +343,8 @@ impl Runner<'_> {
         match measured {
             Ok(measured) => {
                 if course.is_virtual() {
-                    let connecting = Duration::try_from_secs_f64(measured.connect_s);
-                    let times = [experiment.warmup, experiment.ctl, connecting.unwrap_or_default()];
+                    let connecting = Duration::from_secs_f64(measured.connect_s);
+                    let times = [experiment.warmup, experiment.ctl, connecting];
                     self.store.pass(times.iter().sum());
                 }
                 self.store.measured(tried, &measured)?;
@@ -505,7 +505,7 @@ impl RunPlan {
         format!("{}{processors}{keys}", self.subject.kind)
     }
 
-    fn batchset(&self, number: u32) -> Option<&Batchset> {
+    pub(crate) fn batchset(&self, number: u32) -> Option<&Batchset> {
         self.batchsets.iter().find(|batchset| batchset.number == number)
     }
 }

@@ -25,15 +25,15 @@ pub(super) struct Calls<'a> {
     has_priority: bool,
     /// The transaction that each client has under way.
     tasks: Vec<Option<Task>>,
-    answered: Sender<Answer>,
-    answers: Receiver<Answer>,
+    answered: Sender<CallAnswer>,
+    answers: Receiver<CallAnswer>,
     alive: usize,
     losses: Losses,
     locks_before: LockStatistics,
 }
 
 /// A client's number, and what became of its transaction.
-type Answer = (usize, Result<Done, RequestError>);
+type CallAnswer = (usize, Result<Done, RequestError>);
 
 impl<'a> Calls<'a> {
     pub(super) fn new(options: &LoadOptions<'_>, service: &'a Service<'a>) -> Self {
@@ -70,7 +70,7 @@ impl<'a> Calls<'a> {
         self.tasks[client] = Some(task);
     }
 
-    fn take(&mut self, (client, result): Answer) {
+    fn take(&mut self, (client, result): CallAnswer) {
         let Some(task) = self.tasks[client].take() else { return };
         match result {
             Ok(Done { ending, phases }) => {

@@ -90,8 +90,8 @@ impl ClientState {
 
     /// How long the current transaction has been due.
     pub(super) fn age(&self, now: Instant) -> Duration {
-        let scheduled = self.task.as_ref().map(|task| task.scheduled);
-        scheduled.map(|then| now.saturating_duration_since(then)).unwrap_or_default()
+        let task = self.task.as_ref();
+        task.map_or(Duration::ZERO, |task| now.saturating_duration_since(task.scheduled))
     }
 
     /// The failure that came last, such as why the login was refused.

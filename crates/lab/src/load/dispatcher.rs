@@ -106,7 +106,7 @@ impl Dispatcher {
 
     /// How long the clients have waited for the record of their transactions.
     pub(super) fn records_waited(&self) -> Duration {
-        self.recorder.as_ref().map(Recorder::waited).unwrap_or_default()
+        self.recorder.as_ref().map_or(Duration::ZERO, Recorder::waited)
     }
 
     /// When somebody who waits is to begin, as far as that is known.

@@ -33,7 +33,7 @@ pub(super) struct Threads {
     dispatcher: Dispatcher,
     connector: Arc<dyn Connector>,
     /// Those whose threads have been started.
-    clients: Vec<Client>,
+    clients: Vec<ThreadClient>,
     /// No statement is to begin any more.
     is_over: Arc<AtomicBool>,
     /// For threads that are started.
@@ -49,7 +49,7 @@ pub(super) struct Threads {
     deadline: Instant,
 }
 
-struct Client {
+struct ThreadClient {
     /// Where the thread waits for transactions; it ends when this is dropped.
     transactions: Option<Sender<Arc<dyn Transaction>>>,
     interrupter: Option<Interrupter>,
@@ -104,7 +104,12 @@ impl Threads {
             })
             .map_err(|source| LoadError::Thread { clients: self.clients_wanted, source })?;
         let transactions = Some(give);
-        self.clients.push(Client { transactions, interrupter: None, task: None, is_again: false });
+        self.clients.push(ThreadClient {
+            transactions,
+            interrupter: None,
+            task: None,
+            is_again: false,
+        });
         Ok(())
     }
 

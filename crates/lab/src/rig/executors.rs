@@ -13,8 +13,7 @@ pub(crate) fn other_executors() -> u32 {
         let is_process = name.to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
         is_process && name.to_str() != Some(&own) && is_laboratory(&entry.path())
     };
-    let others = processes.flatten().filter(is_other).count();
-    u32::try_from(others).unwrap_or(u32::MAX)
+    processes.flatten().filter(is_other).map(|_| 1).sum()
 }
 
 fn is_laboratory(process: &Path) -> bool {

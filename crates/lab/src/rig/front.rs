@@ -61,7 +61,7 @@ impl<'d> Front<'d> {
             Clients::Server(url) => Route::Straight(url.with_password()),
             Clients::Threads(connector) => Route::Threads(connector),
             Clients::Engine(store) => {
-                let clients = Mpl::at_least_one(u32::try_from(clients).unwrap_or(u32::MAX));
+                let clients = Mpl::at_least_one(number_of(clients));
                 let control = Algorithm::Fixed(clients);
                 let bounds = Bounds::new(Mpl::ONE, clients)?;
                 serve(store, control, &setting(control, None, bounds), 0, None)?
@@ -120,14 +120,18 @@ fn proxy<'d>(server: &Url, options: FrontOptions<'_>) -> Result<Route<'d>, RigEr
     Ok(Route::Proxy(Proxy::start(server, options)?))
 }
 
+/// A number of clients or processors, which are far fewer than 2^32.
+fn number_of(things: usize) -> u32 {
+    u32::try_from(things).expect("clients and processors are far fewer than 2^32")
+}
+
 /// The embedded engine's server, as it is told; the same as a proxy on this machine is by default.
 fn setting(control: Algorithm, start: Option<Mpl>, bounds: Bounds) -> Setting {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+    let cpus = number_of(cpus);
     let resources = Resources { cpus, disks: 1 };
-    let start = start
-        .or_else(|| control.own_start(resources))
-        .unwrap_or(Mpl::at_least_one(cpus.saturating_mul(2)));
+    let start =
+        start.or_else(|| control.own_start(resources)).unwrap_or(Mpl::at_least_one(cpus * 2));
     Setting { bounds, start, resources }
 }
 

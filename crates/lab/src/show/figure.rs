@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::{by_mpl, mean, thrashing_point, title};
 use crate::store::Curve;
-use crate::tap::Report;
+use crate::tap::TapReport;
 
 const SIZE: (u32, u32) = (800, 460);
 
@@ -25,7 +25,7 @@ pub(crate) fn write(
     directory: &Path,
     name: &str,
     curves: &[Curve],
-    report: Option<&Report>,
+    report: Option<&TapReport>,
 ) -> Result<(), FigureError> {
     let failed = |path: &Path, reason: String| FigureError { path: path.into(), reason };
     std::fs::create_dir_all(directory).map_err(|error| failed(directory, error.to_string()))?;

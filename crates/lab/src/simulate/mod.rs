@@ -39,12 +39,16 @@ use crate::rig::Update;
 
 pub use error::{ControllersError, SimulateError};
 pub use plants::{random, read};
-pub use report::{Cell, CellResult, ControllerSummary, Entry, PhaseSummary, PlantSummary, Report};
-pub use score::{BAND, Measure, Measures, Phase, Reached, SOON, Sample, Score, Spread, phases};
+pub use report::{
+    CellResult, ControllerSummary, Entry, MatrixCell, PhaseSummary, PlantSummary, SimulationReport,
+};
+pub use score::{
+    BAND, Measure, Measures, Reached, SOON, Sample, Score, ScoredPhase, Spread, phases,
+};
 
 use parallel::in_parallel;
 use plants::Plant;
-use runner::Run;
+use runner::PlantRun;
 
 /// The highest limit a controller may choose; the lowest is 1.
 pub const HIGHEST: u32 = 1_000;
@@ -115,9 +119,9 @@ pub fn run(
     options: &SimulateOptions,
     cancel: &AtomicBool,
     observer: &mut dyn FnMut(&Update),
-) -> Result<Report, SimulateError> {
+) -> Result<SimulationReport, SimulateError> {
     fs::create_dir_all(&options.out).map_err(SimulateError::file(&options.out))?;
-    let mut progress = Progress::new(options, observer);
+    let mut progress = StageProgress::new(options, observer);
     progress.begin("Finding the best fixed limits".to_owned(), truth_work(&options.scenarios));
     let plants = plants::prepare(&options.scenarios, options.threads, cancel, |done, all| {
         progress.show(done, all);
@@ -135,7 +139,7 @@ pub fn run(
     });
     let scores: Result<Vec<Score>, SimulateError> =
         scores.ok_or(SimulateError::Cancelled)?.into_iter().collect();
-    let report = Report::new(options, &plants, &runs, &scores?);
+    let report = SimulationReport::new(options, &plants, &runs, &scores?);
     report.write(&options.out)?;
     Ok(report)
 }
@@ -145,14 +149,14 @@ fn runs<'a>(
     options: &'a SimulateOptions,
     plants: &'a [Plant<'a>],
     traces: Option<&'a Path>,
-) -> Vec<Run<'a>> {
+) -> Vec<PlantRun<'a>> {
     let mut runs = Vec::new();
     for seed in options.run_seeds() {
         let start = options.start_of(seed);
         for plant in plants {
             for &algorithm in &options.controllers.0 {
                 if applies(algorithm, plant) {
-                    runs.push(Run { algorithm, plant, seed, start, traces });
+                    runs.push(PlantRun { algorithm, plant, seed, start, traces });
                 }
             }
         }
@@ -181,7 +185,7 @@ fn run_work(options: &SimulateOptions) -> f64 {
 }
 
 /// Signs of life for the caller, by control intervals.
-struct Progress<'a> {
+struct StageProgress<'a> {
     observer: &'a mut dyn FnMut(&Update),
     message: String,
     /// Intervals of the stages that are over, of the present one, and of all.
@@ -192,10 +196,10 @@ struct Progress<'a> {
     tenths: usize,
 }
 
-impl<'a> Progress<'a> {
-    fn new(options: &SimulateOptions, observer: &'a mut dyn FnMut(&Update)) -> Progress<'a> {
+impl<'a> StageProgress<'a> {
+    fn new(options: &SimulateOptions, observer: &'a mut dyn FnMut(&Update)) -> StageProgress<'a> {
         let all = truth_work(&options.scenarios) + run_work(options);
-        Progress { observer, message: String::new(), over: 0.0, present: 0.0, all, tenths: 0 }
+        StageProgress { observer, message: String::new(), over: 0.0, present: 0.0, all, tenths: 0 }
     }
 
     /// The stage before is over, and one of so many intervals begins.

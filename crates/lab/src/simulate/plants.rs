@@ -11,13 +11,13 @@ use tidegate_control::plant::{Scenario, ScenarioFile, random_scenario};
 
 use super::SimulateError;
 use super::parallel::in_parallel;
-use super::score::{self, Phase};
+use super::score::{self, ScoredPhase};
 
 /// A plant that runs can be made on.
 #[derive(Clone, Debug)]
 pub(super) struct Plant<'a> {
     pub(super) scenario: &'a Scenario,
-    pub(super) phases: Vec<Phase>,
+    pub(super) phases: Vec<ScoredPhase>,
     /// Whether it tells what its lock manager does.
     pub(super) tells_locks: bool,
 }

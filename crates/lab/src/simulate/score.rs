@@ -38,7 +38,7 @@ pub const SOON: u32 = 10;
 const ENTRY_INTERVALS: u32 = 20;
 
 #[derive(Clone, Debug)]
-pub struct Phase {
+pub struct ScoredPhase {
     /// How many control intervals it lasts.
     intervals: u32,
     truth: Truth,
@@ -50,18 +50,18 @@ pub struct Phase {
 }
 
 /// The phases of a plant, each given by its length and its truth.
-pub fn phases(truths: impl IntoIterator<Item = (u32, Truth)>) -> Vec<Phase> {
-    let mut phases: Vec<Phase> = Vec::new();
+pub fn phases(truths: impl IntoIterator<Item = (u32, Truth)>) -> Vec<ScoredPhase> {
+    let mut phases: Vec<ScoredPhase> = Vec::new();
     for (intervals, truth) in truths {
         let (best, band) = (truth.best(), truth.band(BAND));
         let is_new = phases.last().is_none_or(|before| before.band != band);
         let is_entry = is_new && intervals >= ENTRY_INTERVALS;
-        phases.push(Phase { intervals, truth, best, band, is_entry });
+        phases.push(ScoredPhase { intervals, truth, best, band, is_entry });
     }
     phases
 }
 
-impl Phase {
+impl ScoredPhase {
     /// How many control intervals it lasts.
     pub fn intervals(&self) -> u32 {
         self.intervals
@@ -260,7 +260,7 @@ pub struct Score {
 impl Score {
     /// The score of the intervals of a run through `phases`; intervals beyond the last phase do not
     /// count.
-    pub fn of(phases: &[Phase], samples: &[Sample]) -> Score {
+    pub fn of(phases: &[ScoredPhase], samples: &[Sample]) -> Score {
         let parts = parts(phases, samples);
         let entered: Vec<(u32, Reached)> = parts
             .iter()
@@ -272,9 +272,9 @@ impl Score {
     }
 }
 
-type Part<'a> = (&'a Phase, &'a [Sample]);
+type Part<'a> = (&'a ScoredPhase, &'a [Sample]);
 
-fn parts<'a>(phases: &'a [Phase], samples: &'a [Sample]) -> Vec<Part<'a>> {
+fn parts<'a>(phases: &'a [ScoredPhase], samples: &'a [Sample]) -> Vec<Part<'a>> {
     let mut rest = samples;
     let mut parts = Vec::with_capacity(phases.len());
     for phase in phases {
@@ -286,7 +286,7 @@ fn parts<'a>(phases: &'a [Phase], samples: &'a [Sample]) -> Vec<Part<'a>> {
 }
 
 /// How soon the band of a phase was reached.
-fn reached(phase: &Phase, samples: &[Sample]) -> Reached {
+fn reached(phase: &ScoredPhase, samples: &[Sample]) -> Reached {
     let inside = (0..).zip(samples).find(|(_, sample)| phase.is_inside(sample));
     inside.map_or(Reached::Never, |(intervals, _)| Reached::After(intervals))
 }

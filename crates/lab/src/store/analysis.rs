@@ -9,10 +9,10 @@ use tidegate_workload::Value;
 use super::write::json;
 use super::{Store, StoreError, count, real};
 use crate::experiment::Execution;
-use crate::tap::{CheckPlace, Count, Dropped, ExecutionKey, Report, RetainedBatchset};
+use crate::tap::{CheckPlace, Count, Dropped, ExecutionKey, RetainedBatchset, TapReport};
 
 /// The rows that an analysis speaks of, by run and batchset, and by execution.
-struct Named {
+struct RowIds {
     batchsets: BTreeMap<(i64, u32), i64>,
     executions: BTreeMap<Execution, i64>,
 }
@@ -20,7 +20,7 @@ struct Named {
 impl Store {
     /// Keeps an analysis of an experiment beside those before it: its counts, what it dropped, and
     /// the thrashing points, each with the protocol's and the rule's version; its number.
-    pub fn analysed(&mut self, experiment: i64, report: &Report) -> Result<i64, StoreError> {
+    pub fn analysed(&mut self, experiment: i64, report: &TapReport) -> Result<i64, StoreError> {
         let rule = json(&report.rule)?;
         let (rule, found_us) = (rule.trim_matches('"'), self.now_us());
         let named = self.named(experiment)?;
@@ -44,14 +44,14 @@ impl Store {
         })
     }
 
-    fn named(&mut self, experiment: i64) -> Result<Named, StoreError> {
+    fn named(&mut self, experiment: i64) -> Result<RowIds, StoreError> {
         let rows: Vec<(Execution, i64, i64)> = self.rows(
             "SELECT r.number, b.number, x.mpl, x.repetition, x.id, b.id \
              FROM execution x, batchset b, run r WHERE x.batchset = b.id AND b.run = r.id \
              AND r.experiment = ?",
             &[experiment.into()],
         )?;
-        let mut named = Named { batchsets: BTreeMap::new(), executions: BTreeMap::new() };
+        let mut named = RowIds { batchsets: BTreeMap::new(), executions: BTreeMap::new() };
         for (execution, id, batchset) in rows {
             named.batchsets.insert((execution.run.into(), execution.batchset), batchset);
             named.executions.insert(execution, id);
@@ -76,7 +76,7 @@ impl Store {
         )
     }
 
-    fn add_drop(&mut self, analysis: i64, named: &Named, one: &Dropped) -> Result<(), StoreError> {
+    fn add_drop(&mut self, analysis: i64, named: &RowIds, one: &Dropped) -> Result<(), StoreError> {
         let execution = match one.place {
             CheckPlace::Execution(key) => Value::Int(named.execution(key)?),
             CheckPlace::Batch(_) | CheckPlace::Batchset(_) => Value::Null,
@@ -101,7 +101,7 @@ impl Store {
         &mut self,
         analysis: i64,
         [protocol, rule, found_us]: &[Value<'_>; 3],
-        named: &Named,
+        named: &RowIds,
         set: &RetainedBatchset,
     ) -> Result<(), StoreError> {
         let (low, high) = set.thrashing_point.bounds();
@@ -124,7 +124,7 @@ impl Store {
     }
 }
 
-impl Named {
+impl RowIds {
     fn batchset(&self, run: i64, number: u32) -> Result<i64, StoreError> {
         let found = self.batchsets.get(&(run, number)).copied();
         found.ok_or_else(|| missing(&format!("batchset {number} of run {run}")))

@@ -27,7 +27,7 @@ use crate::experiment::{Batchset, Execution, Experiment, Plan};
 const TIMES: [&str; 5] = ["ctl_s", "warmup_s", "pause_s", "connect_limit_s", "interval_s"];
 
 /// What they hold; nothing in older stores.
-type Times = (Option<f64>, Option<f64>, Option<f64>, Option<f64>, Option<f64>);
+type StoredTimes = (Option<f64>, Option<f64>, Option<f64>, Option<f64>, Option<f64>);
 
 /// Numbers that differ by no more than this share do so by being written as decimals.
 const ROUNDING: f64 = 1e-9;
@@ -70,7 +70,7 @@ impl Store {
         id: i64,
         experiment: &Experiment,
     ) -> Result<Option<String>, StoreError> {
-        let times: Times = self.row(
+        let times: StoredTimes = self.row(
             "SELECT ctl_s, warmup_s, pause_s, connect_limit_s, interval_s FROM experiment \
              WHERE id = ?",
             &[id.into()],

@@ -12,7 +12,8 @@ use crate::experiment::treatment::{Admission, ArrivalSpec, Treatment};
 use crate::experiment::workload::WorkloadSpec;
 use crate::experiment::{Execution, SubjectKind};
 use crate::tap::{
-    BatchExecution, BatchsetInstance, BatchsetKey, DataSet, ExecutionKey, Factors, Plan, Run, RunId,
+    BatchExecution, BatchsetInstance, BatchsetKey, DataSet, ExecutionKey, Factors, RunDesign,
+    RunId, TapRun,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -302,11 +303,11 @@ impl Store {
         let rows = self.runs(id)?;
         for (run, row) in plan.runs.iter().zip(&rows) {
             let (dbms, processors) = self.start_of(row.id)?;
-            data.runs.push(Run {
+            data.runs.push(TapRun {
                 id: RunId(row.number.into()),
                 subject: row.subject.clone(),
                 dbms,
-                plan: Plan {
+                plan: RunDesign {
                     // They are numbered from 1.
                     batchsets: run.batchsets.last().map_or(0, |last| last.number),
                     mpls: run

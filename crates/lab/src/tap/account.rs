@@ -20,7 +20,7 @@ use super::PROTOCOL;
 use super::check::{Check, CheckPlace, Class};
 use super::host;
 use super::index::Counts;
-use super::steps::{CheckCount, Report, Step};
+use super::steps::{CheckCount, Step, TapReport};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
@@ -74,10 +74,10 @@ impl Step {
     }
 }
 
-impl Report {
+impl TapReport {
     /// All numbers of the report, in the order of the steps.
     pub fn counts(&self) -> Vec<Count> {
-        let executed = self.steps.first().map(|step| step.before).unwrap_or_default();
+        let executed = self.steps[0].before;
         let mut counts = Vec::from(by_level(Step::Execution, self.planned, executed));
         counts.extend(self.check_counts());
         let dropping = self.steps.iter().filter(|counts| counts.step.drops());
@@ -110,7 +110,7 @@ impl Report {
             )
         };
         let mut counts: Vec<Count> = self.checks.iter().map(count).collect();
-        let executed = self.steps.first().map_or(0, |step| step.before.executions);
+        let executed = self.steps[0].before.executions;
         counts.push(Count {
             name: "unjudged_atpt",
             ..plain(Step::Checks, "execution", executed, self.unjudged_atpt)

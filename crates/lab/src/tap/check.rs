@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Serialize;
 
 use super::curve::Rule;
-use super::data::{BatchExecution, BatchKey, BatchsetKey, ExecutionKey, Plan};
-use super::index::Index;
+use super::data::{BatchExecution, BatchKey, BatchsetKey, ExecutionKey, RunDesign};
+use super::index::RowIndex;
 use super::{atpt, batchset, execution, experiment, host, steady};
 
 /// A sanity check of Step 1. Tables 5 to 7 of the study number the first nine so; its text
@@ -123,7 +123,7 @@ impl Check {
     }
 
     /// The violations among all rows, by place.
-    pub(super) fn violations(self, index: &Index<'_>, rule: Rule) -> Vec<Violation> {
+    pub(super) fn violations(self, index: &RowIndex<'_>, rule: Rule) -> Vec<Violation> {
         match self {
             Check::MissingBatches => experiment::missing_batches(index),
             Check::ProcessorConfiguration => experiment::processor_configuration(index),
@@ -197,8 +197,8 @@ impl fmt::Display for Violation {
 /// and what it expected.
 pub(super) fn of_executions(
     check: Check,
-    index: &Index<'_>,
-    judge: impl Fn(&Plan, &BatchExecution) -> Option<(String, String)>,
+    index: &RowIndex<'_>,
+    judge: impl Fn(&RunDesign, &BatchExecution) -> Option<(String, String)>,
 ) -> Vec<Violation> {
     let mut found = Vec::new();
     for batchset in index.batchsets.values() {

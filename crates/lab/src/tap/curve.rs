@@ -57,7 +57,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_control::Mpl;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Curve {
+pub struct ThroughputCurve {
     /// Transactions per second at each planned MPL; `None` where there was no measurement.
     points: BTreeMap<Mpl, Option<f64>>,
     highest: Mpl,
@@ -131,13 +131,13 @@ struct Fall {
     recovery: Option<Level>,
 }
 
-impl Curve {
+impl ThroughputCurve {
     /// The curve through these points, each a planned MPL and its throughput in transactions per
     /// second, in any order; `None` when nothing was measured.
-    pub fn new(points: impl IntoIterator<Item = (Mpl, Option<f64>)>) -> Option<Curve> {
+    pub fn new(points: impl IntoIterator<Item = (Mpl, Option<f64>)>) -> Option<ThroughputCurve> {
         let points: BTreeMap<Mpl, Option<f64>> = points.into_iter().collect();
         let highest = *points.iter().rfind(|(_, tps)| tps.is_some())?.0;
-        Some(Curve { points, highest })
+        Some(ThroughputCurve { points, highest })
     }
 
     fn measured(&self) -> Vec<Level> {
@@ -162,7 +162,7 @@ impl Rule {
     }
 
     /// The thrashing point of a curve.
-    pub fn thrashing_point(self, curve: &Curve) -> ThrashingPoint {
+    pub fn thrashing_point(self, curve: &ThroughputCurve) -> ThrashingPoint {
         let lasting = self.falls(curve).into_iter().find(|fall| fall.recovery.is_none());
         let Some((mpl, next)) = lasting.map(|fall| (fall.from.mpl, fall.to.mpl)) else {
             return ThrashingPoint::Infinite { highest: curve.highest };
@@ -176,13 +176,13 @@ impl Rule {
     }
 
     /// The first sharp fall of a curve, when it did not last.
-    pub fn transient(self, curve: &Curve) -> Option<Transient> {
+    pub fn transient(self, curve: &ThroughputCurve) -> Option<Transient> {
         let first = self.falls(curve).into_iter().next()?;
         let recovery = first.recovery?;
         Some(Transient { from: first.from, to: first.to, recovery })
     }
 
-    fn falls(self, curve: &Curve) -> Vec<Fall> {
+    fn falls(self, curve: &ThroughputCurve) -> Vec<Fall> {
         let levels = curve.measured();
         let mut falls = Vec::new();
         for (index, pair) in levels.windows(2).enumerate() {
@@ -250,11 +250,11 @@ mod tests {
     }
 
     /// MPL 100, 200, …; a negative throughput is a missing one.
-    fn curve(tps: &[f64]) -> Curve {
+    fn curve(tps: &[f64]) -> ThroughputCurve {
         let points = (1..)
             .zip(tps)
             .map(|(step, &tps)| (mpl(100 * step), Some(tps).filter(|tps| *tps >= 0.0)));
-        Curve::new(points).expect("something was measured")
+        ThroughputCurve::new(points).expect("something was measured")
     }
 
     fn first(level: u32) -> ThrashingPoint {
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_curve_without_measurements_is_none() {
-        assert_eq!(Curve::new([(mpl(100), None)]), None);
-        assert_eq!(Curve::new([]), None);
+        assert_eq!(ThroughputCurve::new([(mpl(100), None)]), None);
+        assert_eq!(ThroughputCurve::new([]), None);
     }
 }

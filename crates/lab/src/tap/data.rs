@@ -14,7 +14,7 @@ use tidegate_control::Mpl;
 /// All rows of the runs to analyse together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DataSet {
-    pub runs: Vec<Run>,
+    pub runs: Vec<TapRun>,
     /// The batchset instances that were begun. One that is planned and has no row is missing.
     pub batchsets: Vec<BatchsetInstance>,
     /// The batch executions that ended. Of several attempts at one only that which
@@ -29,17 +29,17 @@ pub struct RunId(pub i64);
 /// A run: one subject in one configuration through all batchsets, on one machine unless it was
 /// resumed on another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct TapRun {
     pub id: RunId,
     /// The subject's name, as experiment files write it.
     pub subject: String,
     pub dbms: String,
-    pub plan: Plan,
+    pub plan: RunDesign,
 }
 
 /// What a run is to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct RunDesign {
     /// How many batchsets; they are numbered from 1.
     pub batchsets: u32,
     /// The sizes of each batchset's batches.

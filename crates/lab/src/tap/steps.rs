@@ -12,12 +12,12 @@ use super::check::{Check, CheckPlace, Class, Violation};
 use super::curve::{Rule, ThrashingPoint};
 use super::data::{BatchsetKey, DataError, DataSet, ExecutionKey, Factors};
 use super::host::{self, Confounded};
-use super::index::{Batchset, Counts, Index, mean_tps};
+use super::index::{BatchsetRows, Counts, RowIndex, mean_tps};
 use super::{PROTOCOL, PROTOCOL_UNSTEADY};
 
 /// What the protocol found, dropped and kept.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct TapReport {
     /// The protocol's version, [`PROTOCOL`] or [`PROTOCOL_UNSTEADY`].
     pub protocol: &'static str,
     /// The rule of the thrashing point, whose serialized form is its version.
@@ -152,7 +152,7 @@ impl fmt::Display for Step {
     }
 }
 
-impl Report {
+impl TapReport {
     /// Whether the experiment was carried out as planned: no violation of checks 1 to 5 and 11.
     pub fn is_sound(&self) -> bool {
         !self.violations.iter().any(|violation| violation.check.class() == Class::Experiment)
@@ -199,10 +199,10 @@ impl Choices {
 ///
 /// # Errors
 /// See [`DataError`]; rows are analysed all or not at all.
-pub fn analyse(data: &DataSet, choices: impl Into<Choices>) -> Result<Report, DataError> {
+pub fn analyse(data: &DataSet, choices: impl Into<Choices>) -> Result<TapReport, DataError> {
     let choices: Choices = choices.into();
     let rule = choices.rule;
-    let raw = Index::new(data)?;
+    let raw = RowIndex::new(data)?;
     // In the order of the checks, and of the places in each.
     let violations: Vec<Violation> =
         Check::ALL.into_iter().flat_map(|check| check.violations(&raw, rule)).collect();
@@ -221,7 +221,7 @@ pub fn analyse(data: &DataSet, choices: impl Into<Choices>) -> Result<Report, Da
     });
     sieve.note(Step::ThrashingPoints, sieve.left.counts());
     let retained = retained(&sieve.left, choices, &violations);
-    Ok(Report {
+    Ok(TapReport {
         protocol: choices.protocol(),
         rule,
         planned: raw.planned(),
@@ -240,13 +240,13 @@ pub fn analyse(data: &DataSet, choices: impl Into<Choices>) -> Result<Report, Da
 
 /// The rows that are left, and the account of those that are not.
 struct Sieve<'a> {
-    left: Index<'a>,
+    left: RowIndex<'a>,
     steps: Vec<StepCounts>,
     dropped: Vec<DroppedBatchset>,
 }
 
 impl<'a> Sieve<'a> {
-    fn new(raw: Index<'a>) -> Sieve<'a> {
+    fn new(raw: RowIndex<'a>) -> Sieve<'a> {
         let mut sieve = Sieve { left: raw, steps: Vec::new(), dropped: Vec::new() };
         sieve.note(Step::Checks, sieve.left.counts());
         sieve
@@ -270,7 +270,7 @@ impl<'a> Sieve<'a> {
     }
 
     /// Drops the batchset instances that something is wrong with.
-    fn drop_batchsets(&mut self, step: Step, wrong: impl Fn(&Batchset<'_>) -> Option<String>) {
+    fn drop_batchsets(&mut self, step: Step, wrong: impl Fn(&BatchsetRows<'_>) -> Option<String>) {
         let before = self.left.counts();
         let dropped = &mut self.dropped;
         self.left.batchsets.retain(|&key, batchset| {
@@ -284,7 +284,7 @@ impl<'a> Sieve<'a> {
 }
 
 /// The batches that a batchset instance has lost, if any.
-fn incompleteness(batchset: &Batchset<'_>) -> Option<String> {
+fn incompleteness(batchset: &BatchsetRows<'_>) -> Option<String> {
     let missing: Vec<String> = batchset.missing().iter().map(ToString::to_string).collect();
     (!missing.is_empty()).then(|| format!("no execution is left at MPL {}", missing.join(", ")))
 }
@@ -303,7 +303,7 @@ fn faulty_executions(violations: &[Violation], choices: Choices) -> BTreeSet<Exe
     dropping.filter_map(execution).collect()
 }
 
-fn check_counts(raw: &Index<'_>, violations: &[Violation]) -> Vec<CheckCount> {
+fn check_counts(raw: &RowIndex<'_>, violations: &[Violation]) -> Vec<CheckCount> {
     let (planned, there) = (raw.planned(), raw.counts());
     let planned_there = raw
         .batchsets
@@ -325,7 +325,11 @@ fn check_counts(raw: &Index<'_>, violations: &[Violation]) -> Vec<CheckCount> {
     Check::ALL.map(count).to_vec()
 }
 
-fn retained(left: &Index<'_>, choices: Choices, violations: &[Violation]) -> Vec<RetainedBatchset> {
+fn retained(
+    left: &RowIndex<'_>,
+    choices: Choices,
+    violations: &[Violation],
+) -> Vec<RetainedBatchset> {
     let rule = choices.rule;
     let mut caveats: BTreeMap<BatchsetKey, BTreeSet<Check>> = BTreeMap::new();
     for violation in violations.iter().filter(|one| choices.only_warns(one.check)) {

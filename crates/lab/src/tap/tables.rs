@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::check::{Check, Class};
-use super::steps::{CheckCount, Report, Step, StepCounts};
+use super::steps::{CheckCount, Step, StepCounts, TapReport};
 
-impl Report {
+impl TapReport {
     /// Tables 5 to 8 of the study and the counts of Step 4, as Markdown. Percentages have two
     /// significant digits, like the study's.
     pub fn tables(&self) -> String {

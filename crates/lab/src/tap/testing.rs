@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_control::{Mpl, SplitMix64};
 
 use super::{
-    BatchExecution, BatchsetInstance, BatchsetKey, DataSet, ExecutionKey, Factors, Plan, Run, RunId,
+    BatchExecution, BatchsetInstance, BatchsetKey, DataSet, ExecutionKey, Factors, RunDesign,
+    RunId, TapRun,
 };
 
 /// A design: each subject runs with each number of processors, with and without primary keys.
@@ -94,12 +95,12 @@ impl Design {
         data
     }
 
-    fn run(&self, id: i64, subject: &str, num_procs: u32) -> Run {
-        Run {
+    fn run(&self, id: i64, subject: &str, num_procs: u32) -> TapRun {
+        TapRun {
             id: RunId(id),
             subject: subject.to_owned(),
             dbms: format!("{subject} 1.0"),
-            plan: Plan {
+            plan: RunDesign {
                 batchsets: self.batchsets,
                 mpls: (1..=10).map(|step| Mpl::at_least_one(100 * step)).collect(),
                 executions: self.executions,

@@ -140,12 +140,12 @@ impl Scale {
     }
 
     fn orders(self) -> RangeInclusive<i32> {
-        numbers(self.orders_per_month.saturating_mul(12))
+        numbers(self.orders_per_month * 12)
     }
 }
 
 fn numbers(last: u32) -> RangeInclusive<i32> {
-    1..=i32::try_from(last).unwrap_or(i32::MAX)
+    1..=i32::try_from(last).expect("the largest sizes keep numbers within 32 bits")
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl Options {
 /// A size that no tables can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("ds2: {number} {what}; give 1 to {most}")]
-pub struct Impossible {
+pub struct ImpossibleSize {
     pub number: u32,
     pub what: &'static str,
     pub most: u32,
@@ -180,7 +180,7 @@ pub struct Ds2 {
 
 impl Ds2 {
     /// The workload with these options.
-    pub fn new(options: Options) -> Result<Self, Impossible> {
+    pub fn new(options: Options) -> Result<Self, ImpossibleSize> {
         let Scale { customers, products, orders_per_month } = options.scale;
         for (number, what, most) in [
             (customers, "customers", Scale::CUSTOMERS_MAX),
@@ -188,7 +188,7 @@ impl Ds2 {
             (orders_per_month, "orders a month", Scale::ORDERS_PER_MONTH_MAX),
         ] {
             if !(1..=most).contains(&number) {
-                return Err(Impossible { number, what, most });
+                return Err(ImpossibleSize { number, what, most });
             }
         }
         let insert = schema::tables()[schema::CUSTOMERS].insert();

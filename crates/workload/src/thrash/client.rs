@@ -31,7 +31,7 @@ pub(super) struct StudyClient {
 
 /// A choice among the kinds, where deletions and insertions take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Choice {
+enum RangeChoice {
     Read,
     Update,
     Change,
@@ -46,7 +46,7 @@ impl StudyClient {
         seed: u64,
     ) -> Self {
         StudyClient {
-            own: i64::from(options.rows).saturating_add(i64::try_from(number).unwrap_or(i64::MAX)),
+            own: i64::from(options.rows) + i64::try_from(number).expect("clients are far fewer"),
             options,
             statements,
             draw: Random::new(seed, number as u64),
@@ -120,25 +120,27 @@ impl Client for StudyClient {
         let table = self.draw.index(TABLES.len());
         let column = self.draw.index(COLUMNS.len());
         match choice {
-            Choice::Read => Arc::new(self.read(table, column)),
-            Choice::Update => Arc::new(self.update(table, column)),
-            Choice::Change => Arc::new(self.change(table)),
-            Choice::Join => Arc::new(self.join(column)),
+            RangeChoice::Read => Arc::new(self.read(table, column)),
+            RangeChoice::Update => Arc::new(self.update(table, column)),
+            RangeChoice::Change => Arc::new(self.change(table)),
+            RangeChoice::Join => Arc::new(self.join(column)),
         }
     }
 }
 
-fn choice(mix: Mix, draw: &mut Random) -> Choice {
+fn choice(mix: Mix, draw: &mut Random) -> RangeChoice {
     let mut left = draw.between(1, mix.total());
-    for (weight, choice) in
-        [(mix.reads, Choice::Read), (mix.updates, Choice::Update), (mix.changes, Choice::Change)]
-    {
+    for (weight, choice) in [
+        (mix.reads, RangeChoice::Read),
+        (mix.updates, RangeChoice::Update),
+        (mix.changes, RangeChoice::Change),
+    ] {
         left -= i32::from(weight);
         if left <= 0 {
             return choice;
         }
     }
-    Choice::Join
+    RangeChoice::Join
 }
 
 /// One row of each of `touched` pieces of the region, which differ by at most a row in size: each
@@ -155,7 +157,7 @@ fn discrete(touched: u32, region: u32, draw: &mut Random) -> Vec<Value<'static>>
 }
 
 fn whole(number: u64) -> Value<'static> {
-    i64::try_from(number).unwrap_or(i64::MAX).into()
+    i64::try_from(number).expect("a row's number has 32 bits").into()
 }
 
 #[derive(Debug)]

@@ -66,7 +66,8 @@ mod tables;
 use std::sync::Arc;
 
 pub use options::{
-    CLIENTS_MAX, Impossible, LIST_MAX, LIST_MAX_FIREBIRD, Mix, Options, Placement, ROWS_MAX, Share,
+    CLIENTS_MAX, ContradictoryOptions, LIST_MAX, LIST_MAX_FIREBIRD, Mix, Options, Placement,
+    ROWS_MAX, Share,
 };
 
 use crate::workload::{Client, Condition, Depth, Kind, Unfit, Workload};
@@ -94,8 +95,8 @@ impl Thrash {
     /// The workload with these options.
     ///
     /// # Errors
-    /// Options that contradict each other, see [`Impossible`].
-    pub fn new(options: Options) -> Result<Self, Impossible> {
+    /// Options that contradict each other, see [`ContradictoryOptions`].
+    pub fn new(options: Options) -> Result<Self, ContradictoryOptions> {
         options.validate()?;
         Ok(Thrash { statements: Arc::new(Statements::new(&options)), options })
     }

@@ -63,8 +63,7 @@ impl Share {
     /// The share of `rows`, rounded down, at least 1.
     pub fn of(self, rows: u32) -> u32 {
         let share = u64::from(rows) * u64::from(self.0) / u64::from(Self::WHOLE);
-        // At most `rows`, which is a u32.
-        u32::try_from(share.max(1)).unwrap_or(rows)
+        u32::try_from(share.max(1)).expect("a share is at most the whole")
     }
 }
 
@@ -177,22 +176,25 @@ impl Options {
     }
 
     /// Looks whether there are such transactions.
-    pub(super) fn validate(&self) -> Result<(), Impossible> {
+    pub(super) fn validate(&self) -> Result<(), ContradictoryOptions> {
         if !(1..=ROWS_MAX).contains(&self.rows) {
-            return Err(Impossible::Rows(self.rows));
+            return Err(ContradictoryOptions::Rows(self.rows));
         }
         if self.sf > self.rose {
-            return Err(Impossible::Region { sf: self.sf.percent(), rose: self.rose.percent() });
+            return Err(ContradictoryOptions::Region {
+                sf: self.sf.percent(),
+                rose: self.rose.percent(),
+            });
         }
         if self.placement == Placement::Discrete && self.touched() > LIST_MAX {
-            return Err(Impossible::List(self.touched()));
+            return Err(ContradictoryOptions::List(self.touched()));
         }
-        if self.mix.total() == 0 { Err(Impossible::Mix) } else { Ok(()) }
+        if self.mix.total() == 0 { Err(ContradictoryOptions::Mix) } else { Ok(()) }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Error)]
-pub enum Impossible {
+pub enum ContradictoryOptions {
     #[error("thrash: {0} rows; give 1 to {ROWS_MAX}")]
     Rows(u32),
     #[error("thrash: SF is {sf} % and ROSE {rose} %; a transaction cannot touch more than it may")]
@@ -267,18 +269,18 @@ mod tests {
             options.validate().unwrap_err()
         };
         assert_eq!(Options::read().validate(), Ok(()));
-        assert_eq!(refused(|o| o.rows = 0), Impossible::Rows(0));
-        assert_eq!(refused(|o| o.rows = u32::MAX), Impossible::Rows(u32::MAX));
+        assert_eq!(refused(|o| o.rows = 0), ContradictoryOptions::Rows(0));
+        assert_eq!(refused(|o| o.rows = u32::MAX), ContradictoryOptions::Rows(u32::MAX));
         assert_eq!(
             refused(|o| (o.sf, o.rose) = (Share::ALL, Share::STUDY_ROSE[0])),
-            Impossible::Region { sf: 100.0, rose: 25.0 }
+            ContradictoryOptions::Region { sf: 100.0, rose: 25.0 }
         );
         assert_eq!(
             refused(|o| {
                 (o.rows, o.sf, o.placement) = (40_000, Share::ALL, Placement::Discrete);
             }),
-            Impossible::List(40_000)
+            ContradictoryOptions::List(40_000)
         );
-        assert_eq!(refused(|o| o.mix = Mix::default()), Impossible::Mix);
+        assert_eq!(refused(|o| o.mix = Mix::default()), ContradictoryOptions::Mix);
     }
 }

@@ -28,6 +28,10 @@ pub(super) struct NewOrder {
 }
 
 impl NewOrder {
+    pub(super) fn line_count(&self) -> i64 {
+        i64::try_from(self.lines.len()).expect("an order has 5 to 15 lines")
+    }
+
     /// Whether the order's own warehouse supplies all of its lines.
     pub(super) fn is_local(&self) -> bool {
         self.lines.iter().all(|line| line.supplier == self.warehouse)

@@ -145,7 +145,7 @@ impl Called for NewOrder {
             self.district.into(),
             self.customer.into(),
             self.moment.into(),
-            i64::try_from(self.lines.len()).unwrap_or(i64::MAX).into(),
+            self.line_count().into(),
             i64::from(self.is_local()).into(),
             list(&self.lines, |line| line.item),
             list(&self.lines, |line| line.supplier),

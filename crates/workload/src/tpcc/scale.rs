@@ -21,7 +21,7 @@ pub struct Scale {
 
 /// A size that no database of this workload has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ScaleError {
+pub enum TpccScaleError {
     #[error("a number of warehouses from 1 to {MOST_WAREHOUSES} is needed, not {0}")]
     Warehouses(u32),
     #[error("a number of items from 1 to {ITEMS} is needed, not {0}")]
@@ -35,10 +35,10 @@ impl Scale {
     /// 100,000 items and with ten districts of 3,000 customers and as many orders.
     ///
     /// # Errors
-    /// [`ScaleError::Warehouses`].
-    pub fn new(warehouses: u32) -> Result<Self, ScaleError> {
+    /// [`TpccScaleError::Warehouses`].
+    pub fn new(warehouses: u32) -> Result<Self, TpccScaleError> {
         let warehouses =
-            within(warehouses, 1, MOST_WAREHOUSES).ok_or(ScaleError::Warehouses(warehouses))?;
+            within(warehouses, 1, MOST_WAREHOUSES).ok_or(TpccScaleError::Warehouses(warehouses))?;
         Ok(Scale { warehouses, items: ITEMS, customers: CUSTOMERS })
     }
 
@@ -46,11 +46,11 @@ impl Scale {
     /// database of the specification any more, but one for tests and small machines.
     ///
     /// # Errors
-    /// [`ScaleError::Items`], [`ScaleError::Customers`].
-    pub fn reduced(self, items: u32, customers: u32) -> Result<Self, ScaleError> {
-        let items = within(items, 1, ITEMS).ok_or(ScaleError::Items(items))?;
+    /// [`TpccScaleError::Items`], [`TpccScaleError::Customers`].
+    pub fn reduced(self, items: u32, customers: u32) -> Result<Self, TpccScaleError> {
+        let items = within(items, 1, ITEMS).ok_or(TpccScaleError::Items(items))?;
         let customers = within(customers, LEAST_CUSTOMERS, CUSTOMERS)
-            .ok_or(ScaleError::Customers(customers))?;
+            .ok_or(TpccScaleError::Customers(customers))?;
         Ok(Scale { items, customers, ..self })
     }
 

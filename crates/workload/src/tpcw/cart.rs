@@ -8,7 +8,7 @@
 
 use super::browser::Cart;
 use super::catalogue;
-use super::keys::Keys;
+use super::keys::ShopKeys;
 use super::visit::Page;
 use crate::{Failure, Session, Statement};
 
@@ -62,7 +62,11 @@ pub(super) enum CartChange {
 }
 
 impl ShoppingCart {
-    pub(super) async fn run(&self, keys: &Keys, session: &Session<'_>) -> Result<Page, Failure> {
+    pub(super) async fn run(
+        &self,
+        keys: &ShopKeys,
+        session: &Session<'_>,
+    ) -> Result<Page, Failure> {
         catalogue::promotion(session, self.promoted).await?;
         session.phase(1);
         let cart = self.open(keys, session).await?;
@@ -81,7 +85,7 @@ impl ShoppingCart {
     }
 
     /// The number of the cart, which is there then.
-    async fn open(&self, keys: &Keys, session: &Session<'_>) -> Result<i64, Failure> {
+    async fn open(&self, keys: &ShopKeys, session: &Session<'_>) -> Result<i64, Failure> {
         if let Some(cart) = self.cart {
             let touched = session.execute(&TOUCH, &[self.now.into(), cart.into()]).await?;
             let missing = Failure::Unexpected("shopping_cart: one is missing");

@@ -26,7 +26,7 @@ use crate::{Failure, Session, Statement};
 
 /// The next numbers of a run's new rows.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct ShopKeys {
     pub(super) customers: Counter,
     pub(super) addresses: Counter,
     pub(super) orders: Counter,
@@ -40,9 +40,9 @@ pub(super) struct Counter {
     next: OnceLock<AtomicI64>,
 }
 
-impl Keys {
+impl ShopKeys {
     pub(super) fn new() -> Self {
-        Keys {
+        ShopKeys {
             customers: Counter::new("SELECT MAX(c_id) FROM customer"),
             addresses: Counter::new("SELECT MAX(addr_id) FROM address"),
             orders: Counter::new("SELECT MAX(o_id) FROM orders"),

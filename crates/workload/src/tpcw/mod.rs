@@ -75,12 +75,12 @@ mod visit;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use mix::{Interaction, Mix};
-pub use scale::{Scale, ScaleError};
+pub use scale::{Scale, TpcwScaleError};
 
 use crate::workload::{Client, Condition, Depth, Kind, Workload};
 use crate::{Random, Running, Session, Table, Value};
 use browser::Browser;
-use keys::Keys;
+use keys::ShopKeys;
 
 /// The bookshop, and how its customers behave.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ pub struct Tpcw {
     thinks: bool,
     /// The counters of the clients that are there; they end with them, so that a later run looks at
     /// the tables again, which may have been loaded anew. Shops on the same tables share them.
-    keys: Arc<Mutex<Weak<Keys>>>,
+    keys: Arc<Mutex<Weak<ShopKeys>>>,
 }
 
 impl Tpcw {
@@ -111,10 +111,10 @@ impl Tpcw {
         Tpcw { keys: Arc::clone(&others.keys), ..self }
     }
 
-    fn keys(&self) -> Arc<Keys> {
+    fn keys(&self) -> Arc<ShopKeys> {
         let mut kept = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         kept.upgrade().unwrap_or_else(|| {
-            let keys = Arc::new(Keys::new());
+            let keys = Arc::new(ShopKeys::new());
             *kept = Arc::downgrade(&keys);
             keys
         })

@@ -7,7 +7,7 @@ use super::browser::{Cart, Shared};
 use super::cart::ShoppingCart;
 use super::catalogue::{self, Listing};
 use super::customer::{self, BuyRequest};
-use super::keys::Keys;
+use super::keys::ShopKeys;
 use super::mix::Interaction;
 use super::purchase::BuyConfirm;
 use crate::workload::Transaction;
@@ -56,7 +56,7 @@ pub(super) struct Page {
 }
 
 impl Action {
-    async fn run(&self, keys: &Keys, session: &Session<'_>) -> Result<Page, Failure> {
+    async fn run(&self, keys: &ShopKeys, session: &Session<'_>) -> Result<Page, Failure> {
         match self {
             Action::Home { customer, promoted } => {
                 catalogue::home(session, *customer, *promoted).await
@@ -82,7 +82,7 @@ impl Action {
 pub(super) struct Visit {
     pub(super) interaction: Interaction,
     pub(super) action: Action,
-    pub(super) keys: Arc<Keys>,
+    pub(super) keys: Arc<ShopKeys>,
     pub(super) page: Mutex<Page>,
     pub(super) memory: Shared,
 }

@@ -6,7 +6,7 @@
 
 use serde::Deserialize;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 use crate::experiment::values::AlgorithmName;
@@ -17,7 +17,7 @@ pub(super) struct AutotuneFactors {
     control: Vec<AlgorithmName>,
 }
 
-impl Factors for AutotuneFactors {
+impl ScenarioFactors for AutotuneFactors {
     const NAME: &'static str = "autotune";
 
     fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {

@@ -6,7 +6,7 @@
 
 use serde::Deserialize;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 
@@ -15,7 +15,7 @@ use crate::experiment::treatment::Treatment;
 #[serde(deny_unknown_fields)]
 pub(super) struct CharacteriseFactors {}
 
-impl Factors for CharacteriseFactors {
+impl ScenarioFactors for CharacteriseFactors {
     const NAME: &'static str = "characterise";
 
     fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::{Aging, Split, Treatment};
 use crate::experiment::values::{Bytes, Period};
@@ -28,7 +28,7 @@ pub(super) struct DeteriorateFactors {
     buffers: Vec<Bytes>,
 }
 
-impl Factors for DeteriorateFactors {
+impl ScenarioFactors for DeteriorateFactors {
     const NAME: &'static str = "deteriorate";
 
     fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {

@@ -38,7 +38,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// These batchsets, on tables with primary keys.
-    fn of<F: Factors>(recipes: Vec<Recipe>) -> Self {
+    fn of<F: ScenarioFactors>(recipes: Vec<Recipe>) -> Self {
         Scenario { name: F::NAME, runs: vec![(true, recipes)] }
     }
 }
@@ -51,7 +51,7 @@ pub struct Recipe {
 }
 
 /// A scenario's own keys in an experiment file.
-pub(super) trait Factors: DeserializeOwned + Clone + Default {
+pub(super) trait ScenarioFactors: DeserializeOwned + Clone + Default {
     const NAME: &'static str;
 
     fn scenario(self, common: &Common) -> Result<Scenario, Complaint>;

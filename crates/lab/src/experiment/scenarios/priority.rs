@@ -17,7 +17,7 @@
 
 use serde::Deserialize;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::{Admission, ArrivalSpec, Priority, Treatment};
 use crate::experiment::values::Percent;
@@ -31,7 +31,7 @@ pub(super) struct PriorityFactors {
     arrivals: ArrivalSpec,
 }
 
-impl Factors for PriorityFactors {
+impl ScenarioFactors for PriorityFactors {
     const NAME: &'static str = "priority";
 
     fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {

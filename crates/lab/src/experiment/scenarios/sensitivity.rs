@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use tidegate_control::Algorithm;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 
@@ -51,7 +51,7 @@ impl SensitivityFactors {
     }
 }
 
-impl Factors for SensitivityFactors {
+impl ScenarioFactors for SensitivityFactors {
     const NAME: &'static str = "sensitivity";
 
     fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {

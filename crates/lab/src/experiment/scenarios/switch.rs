@@ -7,7 +7,7 @@
 
 use serde::Deserialize;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::{Admission, Exchange, Treatment};
 use crate::experiment::values::{AlgorithmName, Bytes};
@@ -28,7 +28,7 @@ pub(super) struct SwitchFactors {
 /// What holds in a half of the time.
 type Half = (WorkloadSpec, Option<Bytes>);
 
-impl Factors for SwitchFactors {
+impl ScenarioFactors for SwitchFactors {
     const NAME: &'static str = "switch";
 
     fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {

@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 
 use serde::Deserialize;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 use crate::experiment::values::Percent;
@@ -25,7 +25,7 @@ pub(super) struct ThrashFactors {
 }
 
 /// The same with values for all.
-struct Values {
+struct ThrashValues {
     rows: u32,
     /// Shares of the rows that a read touches, in per cent.
     read_sf: Vec<f64>,
@@ -35,7 +35,7 @@ struct Values {
     rose: Vec<f64>,
 }
 
-impl Factors for ThrashFactors {
+impl ScenarioFactors for ThrashFactors {
     const NAME: &'static str = "thrash";
 
     fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {
@@ -54,7 +54,7 @@ impl Factors for ThrashFactors {
                 |list| list.iter().map(|percent| percent.0).collect(),
             )
         };
-        let values = Values {
+        let values = ThrashValues {
             rows: self.rows.map_or(1_000_000, NonZeroU32::get),
             read_sf: or(self.read_sf, &[0.01, 0.1, 1.0]),
             update_sf: or(self.update_sf, &[0.25, 0.5, 0.75, 1.0]),
@@ -74,7 +74,7 @@ impl Factors for ThrashFactors {
     }
 }
 
-impl Values {
+impl ThrashValues {
     /// In the order of the study: reads first, SF by SF, ROSE by ROSE.
     fn recipes(&self, primary_key: bool) -> Vec<Recipe> {
         let reads = self.read_sf.iter().map(|&sf| (sf, false));

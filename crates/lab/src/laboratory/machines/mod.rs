@@ -118,8 +118,7 @@ impl Laboratory {
 /// Returns the places of runs: those they have, and for runs that have none the first that are
 /// free.
 fn places(wanted: &[u32], turns: &BTreeMap<u32, u32>, runs: usize) -> Vec<u32> {
-    let last = u32::try_from(runs).unwrap_or(u32::MAX);
-    let mut free = (1..=last).filter(|place| !turns.values().any(|taken| taken == place));
+    let mut free = (1..).take(runs).filter(|place| !turns.values().any(|taken| taken == place));
     let place = |run| turns.get(run).copied().or_else(|| free.next());
     wanted.iter().filter_map(place).collect()
 }

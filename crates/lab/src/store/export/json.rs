@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::tables::{Cell, Table};
+use super::tables::{ExportCell, ExportTable};
 use super::{Portions, Sink};
 use crate::store::StoreError;
 use crate::whole_file::WholeFile;
@@ -22,7 +22,11 @@ impl Json {
 }
 
 impl Sink for Json {
-    fn write(&mut self, table: &Table, portions: &mut Portions<'_>) -> Result<(), StoreError> {
+    fn write(
+        &mut self,
+        table: &ExportTable,
+        portions: &mut Portions<'_>,
+    ) -> Result<(), StoreError> {
         self.part.put(format!("{}\n\"{}\": [", self.before, table.name).as_bytes())?;
         self.before = ",";
         let mut before = "";
@@ -45,11 +49,11 @@ impl Sink for Json {
 }
 
 /// JSON has no word for what is no number: that is null.
-fn value(cell: &Cell) -> Value {
+fn value(cell: &ExportCell) -> Value {
     match cell {
-        Cell::Null => Value::Null,
-        Cell::Int(number) => Value::from(*number),
-        Cell::Real(number) => Value::from(*number),
-        Cell::Text(text) => Value::from(text.as_str()),
+        ExportCell::Null => Value::Null,
+        ExportCell::Int(number) => Value::from(*number),
+        ExportCell::Real(number) => Value::from(*number),
+        ExportCell::Text(text) => Value::from(text.as_str()),
     }
 }

@@ -29,7 +29,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use self::tables::{Cell, Scope, Table};
+use self::tables::{ExportCell, ExportTable, Scope};
 use super::{BatchsetRow, Failed, Store, StoreError};
 use crate::experiment::Experiment;
 use crate::whole_file::WholeFileError;
@@ -63,11 +63,12 @@ impl FromStr for Format {
 
 /// The rows of a table, by portions that are in memory one at a time; a row has a cell for each
 /// column.
-type Portions<'p> = dyn Iterator<Item = Result<Vec<Vec<Cell>>, StoreError>> + 'p;
+type Portions<'p> = dyn Iterator<Item = Result<Vec<Vec<ExportCell>>, StoreError>> + 'p;
 
 /// Takes tables, one after the other.
 trait Sink {
-    fn write(&mut self, table: &Table, portions: &mut Portions<'_>) -> Result<(), StoreError>;
+    fn write(&mut self, table: &ExportTable, portions: &mut Portions<'_>)
+    -> Result<(), StoreError>;
 
     /// Ends the last file. Returns the files that there are now.
     fn finish(self: Box<Self>) -> Result<Vec<PathBuf>, StoreError>;

@@ -11,7 +11,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-use super::tables::{Cell, Kind, Table};
+use super::tables::{ColumnKind, ExportCell, ExportTable};
 use super::{Portions, Sink, failed};
 use crate::store::StoreError;
 use crate::whole_file::WholeFile;
@@ -31,7 +31,11 @@ impl Parquet {
 }
 
 impl Sink for Parquet {
-    fn write(&mut self, table: &Table, portions: &mut Portions<'_>) -> Result<(), StoreError> {
+    fn write(
+        &mut self,
+        table: &ExportTable,
+        portions: &mut Portions<'_>,
+    ) -> Result<(), StoreError> {
         let mut open = Open::create(&self.directory, table)?;
         for rows in portions {
             for row in rows? {
@@ -54,12 +58,12 @@ impl Sink for Parquet {
 struct Open {
     path: PathBuf,
     writer: SerializedFileWriter<WholeFile>,
-    columns: Vec<Column>,
+    columns: Vec<ColumnBuffer>,
     rows: usize,
 }
 
 impl Open {
-    fn create(directory: &Path, table: &Table) -> Result<Self, StoreError> {
+    fn create(directory: &Path, table: &ExportTable) -> Result<Self, StoreError> {
         let name = format!("{}.parquet", table.name);
         let path = directory.join(&name);
         let part = WholeFile::create(directory, &name)?;
@@ -67,7 +71,7 @@ impl Open {
             SerializedFileWriter::new(part, schema, Arc::new(WriterProperties::default()))
         });
         let writer = writer.map_err(|error| failed(&path, error))?;
-        let columns = table.columns.iter().map(|column| Column::new(column.kind)).collect();
+        let columns = table.columns.iter().map(|column| ColumnBuffer::new(column.kind)).collect();
         Ok(Open { path, writer, columns, rows: 0 })
     }
 
@@ -99,40 +103,40 @@ impl Open {
 }
 
 /// The part of a column that is not written yet.
-struct Column {
+struct ColumnBuffer {
     /// For each row whether it has a value: 1 or 0.
     levels: Vec<i16>,
-    values: Values,
+    values: ColumnValues,
 }
 
-enum Values {
+enum ColumnValues {
     Int(Vec<i64>),
     Real(Vec<f64>),
     Text(Vec<ByteArray>),
 }
 
-impl Column {
-    fn new(kind: Kind) -> Self {
+impl ColumnBuffer {
+    fn new(kind: ColumnKind) -> Self {
         let values = match kind {
-            Kind::Int => Values::Int(Vec::new()),
-            Kind::Real => Values::Real(Vec::new()),
-            Kind::Text => Values::Text(Vec::new()),
+            ColumnKind::Int => ColumnValues::Int(Vec::new()),
+            ColumnKind::Real => ColumnValues::Real(Vec::new()),
+            ColumnKind::Text => ColumnValues::Text(Vec::new()),
         };
-        Column { levels: Vec::new(), values }
+        ColumnBuffer { levels: Vec::new(), values }
     }
 
     /// A cell of another kind than the column's is none.
-    fn push(&mut self, cell: &Cell) {
+    fn push(&mut self, cell: &ExportCell) {
         let is_there = match (&mut self.values, cell) {
-            (Values::Int(values), Cell::Int(number)) => {
+            (ColumnValues::Int(values), ExportCell::Int(number)) => {
                 values.push(*number);
                 true
             }
-            (Values::Real(values), Cell::Real(number)) => {
+            (ColumnValues::Real(values), ExportCell::Real(number)) => {
                 values.push(*number);
                 true
             }
-            (Values::Text(values), Cell::Text(text)) => {
+            (ColumnValues::Text(values), ExportCell::Text(text)) => {
                 values.push(ByteArray::from(text.as_str()));
                 true
             }
@@ -144,15 +148,15 @@ impl Column {
     fn write(&mut self, writer: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         let levels = Some(&self.levels[..]);
         match &mut self.values {
-            Values::Int(values) => {
+            ColumnValues::Int(values) => {
                 writer.typed::<Int64Type>().write_batch(values, levels, None)?;
                 values.clear();
             }
-            Values::Real(values) => {
+            ColumnValues::Real(values) => {
                 writer.typed::<DoubleType>().write_batch(values, levels, None)?;
                 values.clear();
             }
-            Values::Text(values) => {
+            ColumnValues::Text(values) => {
                 writer.typed::<ByteArrayType>().write_batch(values, levels, None)?;
                 values.clear();
             }
@@ -162,12 +166,12 @@ impl Column {
     }
 }
 
-fn schema(table: &Table) -> Result<TypePtr, ParquetError> {
-    let field = |column: &super::tables::Column| {
+fn schema(table: &ExportTable) -> Result<TypePtr, ParquetError> {
+    let field = |column: &super::tables::ExportColumn| {
         let (physical, logical) = match column.kind {
-            Kind::Int => (Physical::INT64, None),
-            Kind::Real => (Physical::DOUBLE, None),
-            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            ColumnKind::Int => (Physical::INT64, None),
+            ColumnKind::Real => (Physical::DOUBLE, None),
+            ColumnKind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
         };
         let field = Type::primitive_type_builder(&column.name, physical)
             .with_repetition(Repetition::OPTIONAL)

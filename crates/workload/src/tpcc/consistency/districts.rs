@@ -47,7 +47,7 @@ pub(super) async fn read(
     let rows = session.query(&WAREHOUSE, &[w.into()]).await?;
     let earned = rows.number(0, 0, "each warehouse")?;
     let rows = session.query(&DISTRICT, &[w.into()]).await?;
-    if rows.len() != usize::try_from(DISTRICTS).unwrap_or(0) {
+    if rows.len() != DISTRICTS.unsigned_abs() as usize {
         return Err(Failure::Unexpected("ten districts of each warehouse"));
     }
     let mut districts = Vec::with_capacity(rows.len());
