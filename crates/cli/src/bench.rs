@@ -31,11 +31,11 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum BenchCommand {
     Control(ControlArguments),
 }
 
@@ -151,7 +151,7 @@ impl ControlArguments {
 
 /// Runs the benchmark and prints its tables.
 pub(crate) fn run(arguments: BenchArguments) -> Result<(), Failure> {
-    let What::Control(arguments) = arguments.what;
+    let BenchCommand::Control(arguments) = arguments.what;
     let tidegate = std::env::current_exe().map_err(Failure::failed)?;
     let command: Vec<String> = std::env::args().collect();
     let options = arguments.into_options(tidegate, command.join(" "));

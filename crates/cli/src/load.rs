@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tidegate_lab::load::{
-    self, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Progress, RATES, Stage, Target,
-    is_rate,
+    self, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, LoadTarget, Progress, RATES,
+    Stage, is_rate,
 };
 use tidegate_proxy::config_file::Period;
 use tidegate_workload::pgbench::Scale;
@@ -130,7 +130,7 @@ fn trace(path: &str) -> Result<Arrivals, String> {
 /// Runs the load and prints its report.
 pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
     let options = LoadOptions {
-        target: Target::Url {
+        target: LoadTarget::Url {
             url: arguments.url.clone(),
             connecting: Connecting::within(arguments.connect_timeout.0),
         },

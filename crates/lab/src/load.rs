@@ -89,7 +89,7 @@ const FILES_OF_THREAD: usize = 3;
 
 /// Where the clients of a load go.
 #[derive(Clone, Debug)]
-pub enum Target<'a> {
+pub enum LoadTarget<'a> {
     /// To a server that speaks PostgreSQL's or MariaDB's protocol, as the URL says.
     Url {
         /// Where they connect: `postgres://` or `mysql://user:password@host:port/database`.
@@ -124,7 +124,7 @@ impl Connecting {
 
 #[derive(Clone, Debug)]
 pub struct LoadOptions<'a> {
-    pub target: Target<'a>,
+    pub target: LoadTarget<'a>,
     pub workload: Arc<dyn Workload>,
     pub arrivals: Arrivals,
     /// How many clients run, at least 1.
@@ -402,18 +402,18 @@ pub fn run_alongside(
 ) -> Result<LoadReport, LoadError> {
     options.validate()?;
     match &options.target {
-        Target::Url { url, connecting } => {
+        LoadTarget::Url { url, connecting } => {
             let server = protocol::Server::find(url)?;
             files::reserve_files(options.clients)?;
             let crowd = sockets::Sockets::new(options, server, *connecting)?;
             LoadRun::new(options, crowd, cancel, progress).with(alongside).run(then)
         }
-        Target::Threads { connector, connecting } => {
+        LoadTarget::Threads { connector, connecting } => {
             files::reserve_files(options.clients.saturating_mul(FILES_OF_THREAD))?;
             let crowd = threads::Threads::new(options, connector, *connecting);
             LoadRun::new(options, crowd, cancel, progress).with(alongside).run(then)
         }
-        Target::Embedded(service) => {
+        LoadTarget::Embedded(service) => {
             let crowd = calls::Calls::new(options, service);
             LoadRun::new(options, crowd, cancel, progress).with(alongside).run(then)
         }

@@ -145,9 +145,11 @@ pub enum BenchScenario {
     ThrashRead,
     /// [`BenchWork::ThrashUpdate`] alone.
     ThrashUpdate,
-    /// From [`BenchWork::Tpcb1`] to [`BenchWork::ThrashRead`]: a low limit meets a workload that bears more.
+    /// From [`BenchWork::Tpcb1`] to [`BenchWork::ThrashRead`]: a low limit meets a workload that
+    /// bears more.
     Switch,
-    /// From [`BenchWork::ThrashRead`] to [`BenchWork::Tpcb1`]: a high limit meets a workload that collapses.
+    /// From [`BenchWork::ThrashRead`] to [`BenchWork::Tpcb1`]: a high limit meets a workload that
+    /// collapses.
     SwitchBack,
 }
 
@@ -219,9 +221,13 @@ impl fmt::Display for BenchScenario {
 
 /// A name that no scenario has.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no workload is called `{name}`: use {}", BenchScenario::ALL.map(BenchScenario::name).join(", "))]
+#[error("no workload is called `{name}`: use {}", names())]
 pub struct UnknownBenchScenario {
     pub name: String,
+}
+
+fn names() -> String {
+    BenchScenario::ALL.map(BenchScenario::name).join(", ")
 }
 
 impl FromStr for BenchScenario {

@@ -27,7 +27,7 @@ use tidegate_workload::workload::{Condition, Depth};
 use self::study::Collapse;
 use super::{Assignment, ExecutionError, Executor};
 use crate::experiment::RunPlan;
-use crate::experiment::treatment::{Admission, Priority};
+use crate::experiment::treatment::{Admission, PriorityShare};
 use crate::experiment::workload::WorkloadSpec;
 use crate::load::{
     ClassReport, IntervalKind, IntervalReport, KindReport, Latency, LoadReport, PhaseReport,
@@ -184,7 +184,7 @@ fn limits(assignment: &Assignment<'_>) -> Result<Vec<Interval>, ExecutionError> 
 
 /// The classes: by Little's law all have N/X in the mean; who goes first a tenth of that.
 fn classes(assignment: &Assignment<'_>, tps: f64, all: Latency) -> Vec<ClassReport> {
-    let Some(Priority { high_percent, is_given }) = assignment.treatment.priority else {
+    let Some(PriorityShare { high_percent, is_given }) = assignment.treatment.priority else {
         return Vec::new();
     };
     let high = high_percent / 100.0;

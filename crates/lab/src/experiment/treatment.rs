@@ -20,7 +20,7 @@ pub struct Treatment {
     pub admission: Admission,
     pub arrivals: ArrivalSpec,
     /// Scheduling classes, if there are two.
-    pub priority: Option<Priority>,
+    pub priority: Option<PriorityShare>,
     /// Memory for pages at the start, where it can be changed while the database runs.
     pub buffer: Option<Bytes>,
     /// What is exchanged half way.
@@ -60,7 +60,7 @@ pub enum ArrivalSpec {
 
 /// A share of the clients, and of the arrivals of an open loop, is of the high class.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Priority {
+pub struct PriorityShare {
     pub high_percent: f64,
     /// Whether the gate lets them in first; otherwise they are only counted apart.
     pub is_given: bool,
@@ -147,7 +147,7 @@ impl fmt::Display for Treatment {
             ArrivalSpec::Poisson(rate) => words.push(format!("{rate} a second at random")),
             ArrivalSpec::Constant(rate) => words.push(format!("{rate} a second")),
         }
-        if let Some(Priority { high_percent, is_given }) = self.priority {
+        if let Some(PriorityShare { high_percent, is_given }) = self.priority {
             let first = if is_given { "first" } else { "apart but not first" };
             words.push(format!("{high_percent} % {first}"));
         }
@@ -185,7 +185,7 @@ mod tests {
         let full = Treatment {
             admission: Admission::Control { clients: 500, control },
             arrivals: ArrivalSpec::Poisson(80.0),
-            priority: Some(Priority { high_percent: 10.0, is_given: true }),
+            priority: Some(PriorityShare { high_percent: 10.0, is_given: true }),
             buffer: Some(Bytes::try_from("16MB".to_owned()).unwrap()),
             exchange: Some(Exchange::Buffer(Bytes::try_from("8MB".to_owned()).unwrap())),
             aging: Some(Aging {
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn the_high_class_is_never_empty_where_there_is_one() {
         let with = |high_percent| Treatment {
-            priority: Some(Priority { high_percent, is_given: true }),
+            priority: Some(PriorityShare { high_percent, is_given: true }),
             ..Treatment::default()
         };
         let high = |percent, clients| with(percent).high_clients(clients);

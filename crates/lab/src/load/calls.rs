@@ -99,8 +99,7 @@ impl<'a> Calls<'a> {
         while let Some((client, task)) = self.dispatcher.due(now) {
             self.call(client, task);
         }
-        let next = self.dispatcher.next_due();
-        next.map_or(longest, |next| next.saturating_duration_since(now).min(longest))
+        self.dispatcher.wait(now, longest)
     }
 }
 

@@ -337,6 +337,7 @@ mod tests {
         let path = directory.path().join("attempt-1.parquet");
         let mut recorder = Recorder::create(&path).unwrap();
         let began = Instant::now();
+        recorder.open(began);
         (0..100_000).for_each(|number| recorder.record(record(number, began)));
         let Recorder { sender, writer, .. } = recorder;
         drop(sender);

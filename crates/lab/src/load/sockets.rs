@@ -216,8 +216,7 @@ impl Connections<'_> {
                 self.lost(index, loss);
             }
         }
-        let next = self.shared.dispatcher.next_due();
-        next.map_or(longest, |next| next.saturating_duration_since(now).min(longest))
+        self.shared.dispatcher.wait(now, longest)
     }
 
     /// Sends those home who wait for a transaction.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_workload::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
 use tidegate_workload::{Ending, Running, Session, Statement, Table, Value};
 
-use super::{Arrivals, Connecting, LoadOptions, Target};
+use super::{Arrivals, Connecting, LoadOptions, LoadTarget};
 
 /// More than any transaction of the tests has.
 pub(super) const STATEMENTS: usize = 20;
@@ -15,7 +15,10 @@ pub(super) const STATEMENTS: usize = 20;
 /// A load of one client that goes nowhere.
 pub(super) fn options(workload: Arc<dyn Workload>) -> LoadOptions<'static> {
     LoadOptions {
-        target: Target::Url { url: String::new(), connecting: Connecting::within(Duration::ZERO) },
+        target: LoadTarget::Url {
+            url: String::new(),
+            connecting: Connecting::within(Duration::ZERO),
+        },
         workload,
         arrivals: Arrivals::Closed,
         clients: 1,

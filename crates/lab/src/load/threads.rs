@@ -193,8 +193,7 @@ impl Threads {
         while let Some((client, task)) = self.dispatcher.due(now) {
             self.begin(client, task);
         }
-        let next = self.dispatcher.next_due();
-        next.map_or(longest, |next| next.saturating_duration_since(now).min(longest))
+        self.dispatcher.wait(now, longest)
     }
 }
 
@@ -367,7 +366,7 @@ mod tests {
 
     use super::super::load_run::{LoadRun, cpu};
     use super::super::testing::{self, TwoPhases};
-    use super::super::{Connecting, Target};
+    use super::super::{Connecting, LoadTarget};
     use super::*;
 
     /// What a statement needs of a processor, in the thread of its client.
@@ -431,14 +430,14 @@ mod tests {
     fn options(connector: &Held) -> LoadOptions<'static> {
         let connecting = Connecting::within(Duration::from_secs(60));
         LoadOptions {
-            target: Target::Threads { connector: Arc::new(connector.clone()), connecting },
+            target: LoadTarget::Threads { connector: Arc::new(connector.clone()), connecting },
             duration: Duration::from_secs(600),
             ..testing::options(Arc::new(TwoPhases::default()))
         }
     }
 
     fn crowd(options: &LoadOptions<'_>) -> Threads {
-        let Target::Threads { connector, connecting } = &options.target else {
+        let LoadTarget::Threads { connector, connecting } = &options.target else {
             panic!("threads were asked for")
         };
         Threads::new(options, connector, *connecting)

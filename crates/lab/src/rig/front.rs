@@ -14,7 +14,7 @@ use tidegate_subject::url::Url;
 use super::journal::EngineJournal;
 use super::proxy::{Proxy, ProxyOptions};
 use super::{CONNECT_TIMEOUT, MAX_CLIENTS, RigError};
-use crate::load::{Connecting, Target};
+use crate::load::{Connecting, LoadTarget};
 
 /// The highest limit that is asked for, here and by default in the proxy.
 pub(crate) const LIMIT_MAX: u32 = 1000;
@@ -153,20 +153,20 @@ fn serve<'d>(
 }
 
 impl Front<'_> {
-    pub(crate) fn target(&self) -> Target<'_> {
+    pub(crate) fn target(&self) -> LoadTarget<'_> {
         self.target_by(Connecting::within(CONNECT_TIMEOUT))
     }
 
     /// The same, and how they connect.
-    pub(crate) fn target_by(&self, connecting: Connecting) -> Target<'_> {
-        let at = |url: &String| Target::Url { url: url.clone(), connecting };
+    pub(crate) fn target_by(&self, connecting: Connecting) -> LoadTarget<'_> {
+        let at = |url: &String| LoadTarget::Url { url: url.clone(), connecting };
         match &self.route {
             Route::Straight(url) => at(url),
             Route::Threads(connector) => {
-                Target::Threads { connector: Arc::clone(connector), connecting }
+                LoadTarget::Threads { connector: Arc::clone(connector), connecting }
             }
             Route::Proxy(proxy) => at(&proxy.url),
-            Route::Engine(service, _) => Target::Embedded(service),
+            Route::Engine(service, _) => LoadTarget::Embedded(service),
         }
     }
 

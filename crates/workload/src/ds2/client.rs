@@ -8,7 +8,7 @@ use super::keys::ClientKeys;
 use super::population::{
     ACTOR_NAMES, CATEGORY_NAMES, LINES_MAX, TITLE_WORDS, bought, customer, word,
 };
-use super::transactions::{Browse, Ds2Buyer, Login, Purchase, Register, Wanted};
+use super::transactions::{Browse, CustomerLogin, Ds2Buyer, Purchase, Register, Wanted};
 use super::{NEW_PERCENT, Options};
 use crate::workload::{Client, Transaction};
 use crate::{Random, Statement};
@@ -66,7 +66,7 @@ impl StoreClient {
             return (Arc::new(register), Ds2Buyer::New);
         }
         let customer = self.draw.between(1, *self.options.scale.customers().end());
-        (Arc::new(Login { customer }), Ds2Buyer::Returning(customer))
+        (Arc::new(CustomerLogin { customer }), Ds2Buyer::Returning(customer))
     }
 
     fn browse(&mut self) -> Browse {

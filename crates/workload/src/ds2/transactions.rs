@@ -26,11 +26,11 @@ const TITLE: Statement = Statement::new("SELECT title FROM products WHERE prod_i
 /// A customer of the first ones comes back, and is shown the last ten products they bought, and
 /// with each what others who bought it bought.
 #[derive(Debug)]
-pub(super) struct Login {
+pub(super) struct CustomerLogin {
     pub(super) customer: i32,
 }
 
-impl Transaction for Login {
+impl Transaction for CustomerLogin {
     fn kind(&self) -> usize {
         LOGIN
     }

@@ -73,9 +73,9 @@ pub(super) struct Cart {
 
 /// The memory of a browser, shared with the interaction under way.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shared(Arc<Mutex<Memory>>);
+pub(super) struct SharedMemory(Arc<Mutex<Memory>>);
 
-impl Shared {
+impl SharedMemory {
     pub(super) fn with<T>(&self, see: impl FnOnce(&mut Memory) -> T) -> T {
         see(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -95,7 +95,7 @@ pub(super) struct Browser {
     page: Option<Interaction>,
     /// The item that is looked at.
     item: i64,
-    memory: Shared,
+    memory: SharedMemory,
 }
 
 impl Browser {
@@ -117,7 +117,7 @@ impl Browser {
             session_end: Duration::ZERO,
             page: None,
             item: 1,
-            memory: Shared::default(),
+            memory: SharedMemory::default(),
         };
         browser.think();
         browser

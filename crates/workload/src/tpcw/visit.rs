@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::admin::{self, AdminConfirm};
-use super::browser::{Cart, Shared};
+use super::browser::{Cart, SharedMemory};
 use super::cart::ShoppingCart;
 use super::catalogue::{self, Listing};
 use super::customer::{self, BuyRequest};
@@ -84,7 +84,7 @@ pub(super) struct Visit {
     pub(super) action: Action,
     pub(super) keys: Arc<ShopKeys>,
     pub(super) page: Mutex<Page>,
-    pub(super) memory: Shared,
+    pub(super) memory: SharedMemory,
 }
 
 impl Transaction for Visit {

@@ -1,12 +1,13 @@
 //! Scenarios: what an experiment varies, each a module of its own.
 //!
 //! # Mechanism
-//! The *factors* of a scenario are the keys of the table `[factors]` in an experiment file; they are
-//! made into a [`Scenario`], which has the batchsets of each run: a workload and a [`Treatment`]
-//! each.
+//! The *factors* of a scenario are the keys of the table `[factors]` in an experiment file. They
+//! are made into a [`Scenario`], which has the batchsets of each run: a workload and a
+//! [`Treatment`] each.
 //!
 //! # Adding one
-//! Write a module with a type that is `Factors`, and add a line to `READERS`. What it asks of executors that a `Treatment` cannot say yet becomes a field there.
+//! Write a module with a type that is `ScenarioFactors`, and add a line to `READERS`. What it asks
+//! of executors that a `Treatment` cannot say yet becomes a field there.
 
 mod autotune;
 mod characterise;

@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
-use crate::experiment::treatment::{Admission, ArrivalSpec, Priority, Treatment};
+use crate::experiment::treatment::{Admission, ArrivalSpec, PriorityShare, Treatment};
 use crate::experiment::values::Percent;
 use crate::load::{RATES, is_rate};
 
@@ -53,7 +53,7 @@ impl ScenarioFactors for PriorityFactors {
             treatment: Treatment {
                 admission: Admission::Limit { clients },
                 arrivals: self.arrivals,
-                priority: Some(Priority { high_percent, is_given }),
+                priority: Some(PriorityShare { high_percent, is_given }),
                 buffer: common.buffer,
                 ..Treatment::default()
             },
