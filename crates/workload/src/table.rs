@@ -125,6 +125,48 @@ impl Type {
     }
 }
 
+/// Defines the tables of a workload: `tables()`, and for each a constant that is its place there.
+///
+/// A table is its constant, its name, its primary key in parentheses, its other indexes (`index` or
+/// `unique`) and its columns; one that may hold nothing is `null`.
+macro_rules! tables {
+    (@null) => { false };
+    (@null null) => { true };
+    (@unique index) => { false };
+    (@unique unique) => { true };
+    ($(
+        $place:ident $table:ident ($($key:ident),*)
+        $($index:ident $index_name:ident ($($indexed:ident),+))*
+        { $($column:ident: $kind:ident $(($length:literal))? $($null:ident)?,)+ }
+    )+) => {
+        #[allow(clippy::upper_case_acronyms, reason = "they are called like their constants")]
+        #[allow(non_camel_case_types, reason = "they are called like their constants")]
+        enum Places { $($place),+ }
+        $(
+            #[allow(dead_code, reason = "some tables are empty at the start")]
+            pub(super) const $place: usize = Places::$place as usize;
+        )+
+
+        pub(super) fn tables() -> Vec<$crate::Table> {
+            vec![$($crate::Table {
+                name: stringify!($table),
+                columns: vec![$($crate::Column {
+                    name: stringify!($column),
+                    kind: $crate::Type::$kind $(($length))?,
+                    nullable: $crate::table::tables!(@null $($null)?),
+                }),+],
+                primary_key: vec![$(stringify!($key)),*],
+                indexes: vec![$($crate::Index {
+                    name: stringify!($index_name),
+                    columns: vec![$(stringify!($indexed)),+],
+                    unique: $crate::table::tables!(@unique $index),
+                }),*],
+            }),+]
+        }
+    };
+}
+pub(crate) use tables;
+
 #[cfg(test)]
 mod tests {
     use super::*;
