@@ -18,11 +18,13 @@ use thiserror::Error;
 use tidegate_subject::database::DatabaseError;
 use tidegate_workload::workload::{Condition, Depth};
 
+use crate::Cause;
 use crate::experiment::RunPlan;
 use crate::experiment::treatment::Treatment;
-use crate::experiment::workload::WorkloadSpec;
-use crate::load::Progress;
+use crate::experiment::workload::{WorkloadError, WorkloadSpec};
+use crate::load::{LoadError, Progress};
 use crate::measured::{Measured, Started};
+use crate::rig::RigError;
 pub use real::RealSubject;
 pub use simulated::Simulated;
 
@@ -54,14 +56,38 @@ pub enum ExecutionError {
     #[error("cancelled")]
     Cancelled,
     #[error("{0}")]
-    Unavailable(String),
+    Unavailable(Cause),
     #[error("{0}")]
-    Failed(String),
+    Failed(Cause),
 }
 
 impl From<DatabaseError> for ExecutionError {
     fn from(error: DatabaseError) -> Self {
-        ExecutionError::Failed(error.to_string())
+        ExecutionError::Failed(error.into())
+    }
+}
+
+impl From<WorkloadError> for ExecutionError {
+    fn from(error: WorkloadError) -> Self {
+        ExecutionError::Failed(error.into())
+    }
+}
+
+impl From<LoadError> for ExecutionError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Cancelled => ExecutionError::Cancelled,
+            other => ExecutionError::Failed(other.into()),
+        }
+    }
+}
+
+impl From<RigError> for ExecutionError {
+    fn from(error: RigError) -> Self {
+        match error {
+            RigError::Cancelled => ExecutionError::Cancelled,
+            other => ExecutionError::Failed(other.into()),
+        }
     }
 }
 

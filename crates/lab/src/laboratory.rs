@@ -84,17 +84,11 @@ pub struct Laboratory {
 
 impl Laboratory {
     /// Opens the result store at a place; see [`Store::open`].
-    ///
-    /// # Errors
-    /// The store cannot be opened.
     pub fn open(place: &str, tidegate: PathBuf) -> Result<Self, LabError> {
         Ok(Laboratory { store: Store::open(place)?, tidegate, known: Vec::new() })
     }
 
     /// The same of a store that is there; see [`Store::open_existing`].
-    ///
-    /// # Errors
-    /// There is no store, or it cannot be opened.
     pub fn open_existing(place: &str, tidegate: PathBuf) -> Result<Self, LabError> {
         Ok(Laboratory { store: Store::open_existing(place)?, tidegate, known: Vec::new() })
     }
@@ -111,9 +105,6 @@ impl Laboratory {
     }
 
     /// The same, to be run by workers, of which one may well be on this host.
-    ///
-    /// # Errors
-    /// The store fails.
     pub fn begin_for_workers(&mut self, experiment: &Experiment) -> Result<i64, LabError> {
         self.store.hold_file()?;
         self.plan(experiment)
@@ -192,25 +183,16 @@ impl Laboratory {
     }
 
     /// All experiments in the store.
-    ///
-    /// # Errors
-    /// The store fails.
     pub fn experiments(&mut self) -> Result<Vec<ExperimentRow>, LabError> {
         Ok(self.store.experiments()?)
     }
 
     /// An experiment in the store.
-    ///
-    /// # Errors
-    /// It is not there, or the store fails.
     pub fn experiment(&mut self, id: i64) -> Result<ExperimentRow, LabError> {
         Ok(self.store.experiment(id)?)
     }
 
     /// All experiments in the store as text, a line for each.
-    ///
-    /// # Errors
-    /// The store fails.
     pub fn list(&mut self) -> Result<String, LabError> {
         Ok(show::list(&self.experiments()?))
     }
@@ -297,9 +279,6 @@ impl Laboratory {
     }
 
     /// The consistency conditions that an experiment's databases broke, a line for each.
-    ///
-    /// # Errors
-    /// The store fails.
     pub fn violations(&mut self, id: i64) -> Result<Vec<String>, LabError> {
         Ok(self.store.violations(id)?)
     }

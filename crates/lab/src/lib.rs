@@ -37,5 +37,8 @@ pub mod store;
 pub mod tap;
 mod whole_file;
 
+/// What a driver, a library or the system failed with.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// Which code this is: what `git describe` said when it was built, or `unknown`.
 pub const BUILD: &str = env!("TIDEGATE_BUILD");

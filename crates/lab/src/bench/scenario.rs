@@ -26,9 +26,6 @@ pub struct Ranges {
 
 impl Ranges {
     /// On tables of so many rows each.
-    ///
-    /// # Errors
-    /// Tables of this size cannot be.
     pub fn new(rows: u32) -> Result<Self, ContradictoryOptions> {
         Ok(Ranges {
             read: Arc::new(Thrash::new(Options { rows, ..Options::read() })?),

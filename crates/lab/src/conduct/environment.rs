@@ -13,7 +13,7 @@ use tidegate_subject::detection::{Whereabouts, foreign_databases};
 use tidegate_subject::processors::Processors;
 
 use super::ExecutionError;
-use super::measure::{RunLoad, failed};
+use super::measure::RunLoad;
 use crate::load::{LoadReport, Progress, Stage};
 use crate::rig::{RigError, other_executors};
 
@@ -99,8 +99,8 @@ impl EnvironmentMonitor {
             }
             progress(seen);
         })?;
-        let first = first.transpose().map_err(failed)?.unwrap_or_default();
-        Ok((load, first.and(self.look().map_err(failed)?)))
+        let first = first.transpose()?.unwrap_or_default();
+        Ok((load, first.and(self.look()?)))
     }
 }
 

@@ -17,10 +17,11 @@ use tidegate_workload::workload::Workload;
 use super::environment::{Environment, EnvironmentMonitor};
 use super::watch::ScheduledActions;
 use super::{Assignment, ExecutionError};
+use crate::Cause;
 use crate::experiment::treatment::{Admission, ArrivalSpec, Exchange, Split, Treatment};
 use crate::load::{
-    self, Alongside, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Progress,
-    Recorder, Stage,
+    self, Alongside, Arrivals, Connecting, LoadOptions, LoadReport, Phase, Progress, Recorder,
+    Stage,
 };
 use crate::measured::TreeSnapshot;
 use crate::rig::{Front, FrontOptions, Interval, RigError, read_journal};
@@ -55,15 +56,15 @@ pub(super) fn conduct(
 ) -> Result<LoadOutcome, ExecutionError> {
     let probe = probe(database, assignment.treatment)?;
     let journal = journal(assignment.treatment, way);
-    let front = front(database, assignment, way, journal.clone()).map_err(failed)?;
+    let front = front(database, assignment, way, journal.clone())?;
     let (options, then) = load_options(assignment, &front, workloads);
     let called = front.age();
     let actions = ScheduledActions::of(assignment.treatment, assignment.ctl);
     let recorder = assignment.transactions.as_deref().map(Recorder::create).transpose();
-    let mut recorder = recorder.map_err(|error| ExecutionError::Failed(error.to_string()))?;
+    let mut recorder = recorder.map_err(|error| ExecutionError::Failed(error.into()))?;
     let mut run = |progress: &mut dyn FnMut(&Progress)| {
         let alongside = Alongside { recorder: recorder.take(), server: database.process_id() };
-        load::run_alongside(&options, &then, alongside, cancel, progress).map_err(load_failed)
+        Ok(load::run_alongside(&options, &then, alongside, cancel, progress)?)
     };
     let mut looks = Vec::new();
     let (load, environment) = environment.attend(progress, &mut |progress| {
@@ -74,13 +75,13 @@ pub(super) fn conduct(
         looks = taken;
         Ok(load)
     })?;
-    front.stop().map_err(failed)?;
+    front.stop()?;
     let began_s = load.phases.first().map_or(0.0, |phase| phase.began_s);
     let limits = match journal {
         None => Vec::new(),
         Some(journal) => {
             let zero_s = called.as_secs_f64() + began_s;
-            since(zero_s, read_journal(&journal).map_err(failed)?)
+            since(zero_s, read_journal(&journal)?)
         }
     };
     Ok(LoadOutcome {
@@ -141,10 +142,10 @@ fn probe(database: &dyn Database, treatment: &Treatment) -> Result<Option<Probe>
     let Some(probe) = database.probe() else {
         let reason = "`buffer`, `buffers`, `then_buffer` and `split` are for the embedded engine; \
                       give another database its memory in its settings";
-        let refused = Err(ExecutionError::Unavailable(reason.to_owned()));
+        let refused = Err(ExecutionError::Unavailable(reason.into()));
         return if is_needed { refused } else { Ok(None) };
     };
-    let refused = |error: EmbeddedError| ExecutionError::Failed(error.to_string());
+    let refused = |error: EmbeddedError| ExecutionError::Failed(error.into());
     if let Some(buffer) = treatment.buffer {
         let bytes = usize::try_from(buffer.get()).expect("addresses have 64 bits");
         probe.set_buffer_bytes(bytes).map_err(refused)?;
@@ -222,8 +223,8 @@ fn watched(
             progress(seen);
         });
         drop(say);
-        let looks = watch.join().map_err(|_| "who looked after the database panicked".to_owned());
-        let looks = looks.and_then(|looks| looks.map_err(|error| error.to_string()));
+        let panicked = |_| Cause::from("who looked after the database panicked");
+        let looks = watch.join().map_err(panicked).and_then(|looks| Ok(looks?));
         Ok((load?, looks.map_err(ExecutionError::Failed)?))
     })
 }
@@ -232,18 +233,4 @@ fn watched(
 fn since(zero_s: f64, intervals: Vec<Interval>) -> Vec<Interval> {
     let moved = |interval: Interval| Interval { at_s: interval.at_s - zero_s, ..interval };
     intervals.into_iter().map(moved).collect()
-}
-
-fn load_failed(error: LoadError) -> ExecutionError {
-    match error {
-        LoadError::Cancelled => ExecutionError::Cancelled,
-        other => ExecutionError::Failed(other.to_string()),
-    }
-}
-
-pub(super) fn failed(error: RigError) -> ExecutionError {
-    match error {
-        RigError::Cancelled => ExecutionError::Cancelled,
-        other => ExecutionError::Failed(other.to_string()),
-    }
 }

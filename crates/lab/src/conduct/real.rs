@@ -18,7 +18,7 @@ use tidegate_workload::workload::{Condition, Depth};
 use super::environment::EnvironmentMonitor;
 use super::measure::{ProxySetup, conduct};
 use super::{Assignment, ExecutionError, Executor};
-use crate::experiment::workload::{WorkloadError, WorkloadSpec};
+use crate::experiment::workload::WorkloadSpec;
 use crate::experiment::{RunPlan, Subject, SubjectKind};
 use crate::load::Progress;
 use crate::measured::{Measured, Started};
@@ -50,7 +50,7 @@ impl RealSubject {
     }
 
     fn running(&mut self) -> Result<&mut RunningSubject, ExecutionError> {
-        let missing = || ExecutionError::Failed("the subject is not started".to_owned());
+        let missing = || ExecutionError::Failed("the subject is not started".into());
         self.subject.as_mut().ok_or_else(missing)
     }
 }
@@ -73,7 +73,7 @@ impl RunningSubject {
 
 impl Executor for RealSubject {
     fn start(&mut self, run: &RunPlan, _: &AtomicBool) -> Result<Started, ExecutionError> {
-        let unavailable = |error: RigError| ExecutionError::Unavailable(error.to_string());
+        let unavailable = |error: RigError| ExecutionError::Unavailable(error.into());
         let running = start(&run.subject, run.processors).map_err(unavailable)?;
         let started = Started {
             version: running.database.version().map_err(RigError::from).map_err(unavailable)?,
@@ -89,7 +89,7 @@ impl Executor for RealSubject {
         workloads: &[WorkloadSpec],
         cancel: &AtomicBool,
     ) -> Result<(), ExecutionError> {
-        let workloads = WorkloadSpec::build_in_turn(workloads).map_err(|error| unbuilt(&error))?;
+        let workloads = WorkloadSpec::build_in_turn(workloads)?;
         Ok(self.running()?.database.load(&workloads, cancel)?)
     }
 
@@ -100,7 +100,7 @@ impl Executor for RealSubject {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Measured, ExecutionError> {
         let specs = assignment.treatment.workloads(assignment.workload);
-        let workloads = WorkloadSpec::build_in_turn(&specs).map_err(|error| unbuilt(&error))?;
+        let workloads = WorkloadSpec::build_in_turn(&specs)?;
         let (tidegate, log) = (self.tidegate.clone(), self.log.clone());
         let running = self.running()?;
         // Nobody of an attempt that broke off is to be there.
@@ -127,10 +127,10 @@ impl Executor for RealSubject {
         workload: &WorkloadSpec,
         depth: Depth,
     ) -> Result<Vec<Condition>, ExecutionError> {
-        let workload = workload.build().map_err(|error| unbuilt(&error))?;
+        let workload = workload.build()?;
         let mut connection = self.running()?.database.session()?;
         check(&mut *connection, &*workload, depth)
-            .map_err(|failure| ExecutionError::Failed(failure.to_string()))
+            .map_err(|failure| ExecutionError::Failed(failure.into()))
     }
 
     fn stop(&mut self) -> Result<(), ExecutionError> {
@@ -158,8 +158,4 @@ fn start(subject: &Subject, processors: Option<u32>) -> Result<RunningSubject, R
         None => processors.during(|| subject.database())??,
     };
     Ok(RunningSubject { kind: subject.kind, database, processors, held })
-}
-
-fn unbuilt(error: &WorkloadError) -> ExecutionError {
-    ExecutionError::Failed(error.to_string())
 }

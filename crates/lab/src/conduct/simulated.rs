@@ -134,7 +134,6 @@ fn limits(assignment: &Assignment<'_>) -> Result<Vec<Interval>, ExecutionError> 
     let Admission::Control { clients, control } = assignment.treatment.admission else {
         return Ok(Vec::new());
     };
-    let failed = |reason: String| ExecutionError::Failed(reason);
     let phase = |kappa| {
         let levels = std::iter::successors(Some(1_u32), |level| Some(level * 5 / 4 + 1));
         let points =
@@ -150,10 +149,10 @@ fn limits(assignment: &Assignment<'_>) -> Result<Vec<Interval>, ExecutionError> 
         .into_iter()
         .map(phase)
         .collect::<Result<_, _>>()
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| ExecutionError::Failed(error.into()))?;
     let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(1000));
     let setting = Setting {
-        bounds: bounds.map_err(|error| failed(error.to_string()))?,
+        bounds: bounds.map_err(|error| ExecutionError::Failed(error.into()))?,
         start: Mpl::at_least_one(assignment.mpl),
         resources: Resources { cpus: 2, disks: 1 },
     };

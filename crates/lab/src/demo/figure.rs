@@ -1,6 +1,5 @@
 //! The demonstration's picture: throughput against clients, and the path of the limit.
 
-use std::error::Error;
 use std::ops::Range;
 use std::path::Path;
 
@@ -8,6 +7,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::{DemoStep, DemoSummary};
+use crate::Cause;
 use crate::rig::{Interval, RigError};
 
 const SIZE: (u32, u32) = (900, 800);
@@ -21,7 +21,7 @@ const GRID: RGBColor = RGBColor(230, 230, 230);
 /// Room for the legend above the curves.
 const HEADROOM: f64 = 1.15;
 
-type Drawn = Result<(), Box<dyn Error>>;
+type Drawn = Result<(), Cause>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws the summary as SVG into `path`.

@@ -126,9 +126,6 @@ impl WorkloadSpec {
     }
 
     /// The workload.
-    ///
-    /// # Errors
-    /// There is none with these values.
     pub fn build(&self) -> Result<Arc<dyn Workload>, WorkloadError> {
         let scale = |scale: u32| Scale::new(scale).ok_or(WorkloadError::Scale(scale));
         Ok(match self {
@@ -145,9 +142,6 @@ impl WorkloadSpec {
 
     /// Workloads that follow each other on the same tables. Customers of TPC-W whose mix changes
     /// are in one shop, because the last transactions of the first meet those of the second.
-    ///
-    /// # Errors
-    /// There is one not with its values.
     pub fn build_in_turn(specs: &[Self]) -> Result<Vec<Arc<dyn Workload>>, WorkloadError> {
         let Some(WorkloadSpec::Tpcw(spec)) = specs.first() else {
             return specs.iter().map(WorkloadSpec::build).collect();

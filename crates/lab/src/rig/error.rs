@@ -13,6 +13,8 @@ use tidegate_workload::Failure;
 
 use super::database::gated_names;
 
+use crate::Cause;
+
 /// What can go wrong with the server, the proxy and the files of an experiment.
 #[derive(Debug, Error)]
 pub enum RigError {
@@ -48,8 +50,8 @@ pub enum RigError {
         line: usize,
         source: serde_json::Error,
     },
-    #[error("cannot draw {path}: {reason}", path = .path.display())]
-    Figure { path: PathBuf, reason: String },
+    #[error("cannot draw {path}: {source}", path = .path.display())]
+    Figure { path: PathBuf, source: Cause },
     #[error("cancelled")]
     Cancelled,
 }
@@ -71,8 +73,8 @@ impl RigError {
         move |source| RigError::File { path, source }
     }
 
-    pub(crate) fn figure(path: &Path) -> impl FnOnce(Box<dyn std::error::Error>) -> Self {
+    pub(crate) fn figure(path: &Path) -> impl FnOnce(Cause) -> Self {
         let path = path.to_owned();
-        move |error| RigError::Figure { path, reason: error.to_string() }
+        move |source| RigError::Figure { path, source }
     }
 }

@@ -29,9 +29,6 @@ impl Plant<'_> {
 }
 
 /// The scenarios in `paths`: files, and all `.toml` files of directories, by name.
-///
-/// # Errors
-/// When one cannot be read, or is not a scenario, or there is none.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Scenario>, SimulateError> {
     let mut scenarios = Vec::new();
     let mut names = BTreeSet::new();

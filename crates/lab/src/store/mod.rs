@@ -40,6 +40,7 @@ use tidegate_subject::connection::Transactional;
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::{Dialect, Failure, Rows, Statement, Value, Wants};
 
+use crate::Cause;
 use crate::experiment::workload::WorkloadError;
 
 pub use course::{ClassSeen, ExecutionCourse, LimitSeen, TreeSeen};
@@ -67,7 +68,7 @@ pub enum StoreError {
     Open {
         /// The file, or the URL without its password.
         place: String,
-        source: Failed,
+        source: Cause,
     },
     #[error(
         "there is no result store {}: `tidegate lab run` makes one; --store names another",
@@ -105,11 +106,8 @@ pub enum StoreError {
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     #[error("cannot write {path}: {source}", path = .path.display())]
-    Write { path: PathBuf, source: Failed },
+    Write { path: PathBuf, source: Cause },
 }
-
-/// What a driver, a library or the system failed with.
-type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// An open store, in the newest version.
 pub struct Store {

@@ -35,8 +35,8 @@
 //!   so; the protocol's name then says so, too.
 //! * **Violations of checks 1 to 5.** There must be none, and in the study there were none, so that
 //!   nothing says what follows from one. Here nothing is dropped for them
-//!   ([`TapReport::is_sound`] is false), but a BSI with any is retained with a caveat: an analysis can leave it out and
-//!   see whether it matters.
+//!   ([`TapReport::is_sound`] is false), but a BSI with any is retained with a caveat: an analysis
+//!   can leave it out and see whether it matters.
 //! * **The host.** The study has one machine for each DBMS, and no check of that. Check 11 finds
 //!   batchset instances that several hosts measured; it is treated as checks 1 to 5. And the report
 //!   names the factors that cannot be told from the hosts ([`Confounded`]).

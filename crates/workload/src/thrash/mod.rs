@@ -93,9 +93,6 @@ pub struct Thrash {
 
 impl Thrash {
     /// The workload with these options.
-    ///
-    /// # Errors
-    /// Options that contradict each other, see [`ContradictoryOptions`].
     pub fn new(options: Options) -> Result<Self, ContradictoryOptions> {
         options.validate()?;
         Ok(Thrash { statements: Arc::new(Statements::new(&options)), options })

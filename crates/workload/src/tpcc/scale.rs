@@ -33,9 +33,6 @@ pub enum TpccScaleError {
 impl Scale {
     /// So many warehouses as the specification fills them (clause 4.3.3.1): each with stock of
     /// 100,000 items and with ten districts of 3,000 customers and as many orders.
-    ///
-    /// # Errors
-    /// [`TpccScaleError::Warehouses`].
     pub fn new(warehouses: u32) -> Result<Self, TpccScaleError> {
         let warehouses =
             within(warehouses, 1, MOST_WAREHOUSES).ok_or(TpccScaleError::Warehouses(warehouses))?;
@@ -44,9 +41,6 @@ impl Scale {
 
     /// The same warehouses with fewer items, and with fewer customers in each district: not a
     /// database of the specification any more, but one for tests and small machines.
-    ///
-    /// # Errors
-    /// [`TpccScaleError::Items`], [`TpccScaleError::Customers`].
     pub fn reduced(self, items: u32, customers: u32) -> Result<Self, TpccScaleError> {
         let items = within(items, 1, ITEMS).ok_or(TpccScaleError::Items(items))?;
         let customers = within(customers, LEAST_CUSTOMERS, CUSTOMERS)

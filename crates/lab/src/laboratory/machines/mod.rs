@@ -50,6 +50,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
+use tidegate_workload::Failure;
 
 use super::{LabError, Laboratory};
 use crate::store::{StoreError, is_postgres};
@@ -74,7 +75,7 @@ pub enum MachinesError {
     )]
     NotShared,
     #[error("the job queue in the result store failed: {0}")]
-    Queue(String),
+    Queue(Failure),
     #[error(transparent)]
     Lab(#[from] LabError),
 }

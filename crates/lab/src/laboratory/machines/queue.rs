@@ -112,7 +112,7 @@ impl Queue {
 }
 
 fn failed(failure: impl Into<Failure>) -> MachinesError {
-    MachinesError::Queue(failure.into().to_string())
+    MachinesError::Queue(failure.into())
 }
 
 /// The time so long from now, in SQL.

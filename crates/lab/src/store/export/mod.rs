@@ -30,7 +30,8 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use self::tables::{ExportCell, ExportTable, Scope};
-use super::{BatchsetRow, Failed, Store, StoreError};
+use super::{BatchsetRow, Store, StoreError};
+use crate::Cause;
 use crate::experiment::Experiment;
 use crate::whole_file::WholeFileError;
 
@@ -77,9 +78,6 @@ trait Sink {
 impl Store {
     /// Writes all rows of an experiment into a directory, which is made where it is not there;
     /// files of the same names are replaced. The paths of the files.
-    ///
-    /// # Errors
-    /// There is no such experiment, the store fails, or a file cannot be written.
     pub fn export(
         &mut self,
         id: i64,
@@ -112,7 +110,7 @@ fn sink(format: Format, directory: &Path) -> Result<Box<dyn Sink>, StoreError> {
     })
 }
 
-fn failed(path: &Path, source: impl Into<Failed>) -> StoreError {
+fn failed(path: &Path, source: impl Into<Cause>) -> StoreError {
     StoreError::Write { path: path.to_owned(), source: source.into() }
 }
 
