@@ -34,7 +34,7 @@ use tidegate_workload::pgbench::Scale;
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 
-use crate::load::{self, Arrivals, LoadOptions, LoadReport, Progress, Stage};
+use crate::load::{self, LoadOptions, LoadReport, Progress, Stage};
 use crate::rig::{self, DatabaseDescription, Front, FrontOptions, MAX_CLIENTS, RigError};
 
 pub use crate::rig::{Console, DatabaseChoice, Interval, Machine, Times, Update};
@@ -269,17 +269,10 @@ impl<'a> Demo<'a> {
     ) -> Result<LoadReport, DemoError> {
         let times = self.times(side);
         let options = LoadOptions {
-            target: way.target(),
-            workload: self.workload(),
-            arrivals: Arrivals::Closed,
-            clients,
-            needs_all: false,
-            priority: None,
-            transactions_max: None,
             warmup: times.warmup,
             duration: times.measured,
-            interval: INTERVAL,
             seed: self.options.seed,
+            ..LoadOptions::new(way.target(), self.workload(), clients)
         };
         self.tell(format!("{clients} clients {side}"));
         let (before_s, total_s) = (self.done_s, self.total_s());
@@ -315,9 +308,6 @@ impl<'a> Demo<'a> {
         (self.observer)(&Update { fraction, message, is_new: true });
     }
 }
-
-/// The intervals in which transactions are counted apart.
-const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Seconds to start the database and load the tables, roughly.
 const START_S: f64 = 4.0;

@@ -351,7 +351,25 @@ pub enum Refusal {
     Silent,
 }
 
-impl LoadOptions<'_> {
+impl<'a> LoadOptions<'a> {
+    /// A closed loop of such clients, in one class: without a warm-up, of no length yet, in
+    /// intervals of a second.
+    pub fn new(target: LoadTarget<'a>, workload: Arc<dyn Workload>, clients: usize) -> Self {
+        LoadOptions {
+            target,
+            workload,
+            arrivals: Arrivals::Closed,
+            clients,
+            needs_all: false,
+            priority: None,
+            transactions_max: None,
+            warmup: Duration::ZERO,
+            duration: Duration::ZERO,
+            interval: Duration::from_secs(1),
+            seed: 1,
+        }
+    }
+
     fn validate(&self) -> Result<(), LoadError> {
         if self.clients == 0 {
             return Err(LoadError::NoClients);

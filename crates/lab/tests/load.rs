@@ -67,18 +67,13 @@ fn start_loaded() -> Postgres {
 }
 
 fn options(url: String, workload: Arc<dyn Workload>, clients: usize) -> LoadOptions<'static> {
+    let connecting = Connecting::within(Duration::from_secs(10));
     LoadOptions {
-        target: LoadTarget::Url { url, connecting: Connecting::within(Duration::from_secs(10)) },
-        workload,
-        arrivals: Arrivals::Closed,
-        clients,
-        needs_all: false,
-        priority: None,
-        transactions_max: None,
         warmup: Duration::from_millis(300),
         duration: Duration::from_millis(1200),
         interval: Duration::from_millis(250),
         seed: SEED,
+        ..LoadOptions::new(LoadTarget::Url { url, connecting }, workload, clients)
     }
 }
 

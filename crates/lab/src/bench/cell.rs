@@ -10,7 +10,7 @@ use tidegate_control::{Algorithm, Mpl};
 use tidegate_subject::database::Database;
 
 use super::{BenchOptions, BenchScenario, BenchWork, LOG};
-use crate::load::{self, Arrivals, LoadError, LoadOptions, LoadReport, Phase, Progress};
+use crate::load::{self, LoadError, LoadOptions, LoadReport, Phase, Progress};
 use crate::rig::{self, Front, FrontOptions, Interval, RigError, Times};
 
 /// When the time is up a transaction has been under way for up to clients over throughput, if it is
@@ -18,9 +18,6 @@ use crate::rig::{self, Front, FrontOptions, Interval, RigError, Times};
 /// least so many seconds.
 const OLD: f64 = 5.0;
 const OLD_S: f64 = 2.0;
-
-/// The intervals of a run in which transactions are counted apart.
-const INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -172,18 +169,12 @@ impl PlannedCell {
         };
         let front = Front::limited(database, front_options)?;
         let times = self.times(options);
+        let workload = self.work.workload(options);
         let load_options = LoadOptions {
-            target: front.target(),
-            workload: self.work.workload(options),
-            arrivals: Arrivals::Closed,
-            clients: options.clients,
-            needs_all: false,
-            priority: None,
-            transactions_max: None,
             warmup: times.warmup,
             duration: self.piece(options),
-            interval: INTERVAL,
             seed: options.seed,
+            ..LoadOptions::new(front.target(), workload, options.clients)
         };
         let called = front.age();
         let load = load::run_phases(&load_options, &self.then(options), cancel, &mut |progress| {

@@ -61,6 +61,7 @@ impl StudyClient {
             statement: self.statements.reads[table][column].clone(),
             values: self.rows(),
             returned: Some(self.options.touched().into()),
+            is_free: None,
         }
     }
 
@@ -72,6 +73,7 @@ impl StudyClient {
             statement: self.statements.updates[table][column].clone(),
             values,
             returned: None,
+            is_free: None,
         }
     }
 
@@ -81,21 +83,22 @@ impl StudyClient {
             statement: self.statements.joins[column].clone(),
             values: self.rows(),
             returned: Some(self.options.touched().into()),
+            is_free: None,
         }
     }
 
     /// Deletes its row of a table, then inserts it. The deletion comes first, because an earlier
     /// run may have left the row; and again after an insertion or a deletion of which nobody knows
     /// what came of it, because the connection was lost.
-    fn change(&mut self, table: usize) -> Change {
+    fn change(&mut self, table: usize) -> Single {
         let is_free = Arc::clone(&self.is_free[table]);
-        if is_free.load(Ordering::Relaxed) {
-            let statement = self.statements.inserts[table].clone();
-            let values = row_of(self.own, &mut self.draw);
-            return Change { kind: INSERT, statement, values, is_free };
-        }
-        let statement = self.statements.deletes[table].clone();
-        Change { kind: DELETE, statement, values: vec![self.own.into()], is_free }
+        let (kind, statements, values) = if is_free.load(Ordering::Relaxed) {
+            (INSERT, &self.statements.inserts, row_of(self.own, &mut self.draw))
+        } else {
+            (DELETE, &self.statements.deletes, vec![self.own.into()])
+        };
+        let statement = statements[table].clone();
+        Single { kind, statement, values, returned: None, is_free: Some(is_free) }
     }
 
     /// The values that say which rows: the first and the one after the last, or all of them.
@@ -168,6 +171,16 @@ struct Single {
     /// How many rows come back. Of updates it is not said: a database may count the rows that it
     /// found or those that have another value now.
     returned: Option<u64>,
+    /// Whether the client's own row is known to be gone, of what deletes and inserts it.
+    is_free: Option<Arc<AtomicBool>>,
+}
+
+impl Single {
+    fn set_free(&self, is_free: bool) {
+        if let Some(flag) = &self.is_free {
+            flag.store(is_free, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Transaction for Single {
@@ -181,39 +194,12 @@ impl Transaction for Single {
 
     fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
         Box::pin(async move {
+            self.set_free(false);
             let count = session.execute(&self.statement, &self.values).await?;
+            self.set_free(self.kind == DELETE);
             if self.returned.is_some_and(|returned| returned != count) {
                 return Err(Failure::Unexpected("each id1 below the number of rows, once"));
             }
-            Ok(Ending::Commit)
-        })
-    }
-}
-
-/// The deletion or the insertion of a client's own row.
-#[derive(Debug)]
-struct Change {
-    kind: usize,
-    statement: Arc<Statement>,
-    values: Vec<Value<'static>>,
-    /// Whether the row is known to be gone.
-    is_free: Arc<AtomicBool>,
-}
-
-impl Transaction for Change {
-    fn kind(&self) -> usize {
-        self.kind
-    }
-
-    fn is_single(&self) -> bool {
-        true
-    }
-
-    fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
-        Box::pin(async move {
-            self.is_free.store(false, Ordering::Relaxed);
-            session.execute(&self.statement, &self.values).await?;
-            self.is_free.store(self.kind == DELETE, Ordering::Relaxed);
             Ok(Ending::Commit)
         })
     }
