@@ -12,7 +12,7 @@
 //! sell more than others, and the heaviest query of the benchmark gets lighter the longer it runs.
 //!
 //! Two shops on the same tables, one of which takes over from the other while that is still at
-//! work, share the counters too: the second is made [from the first](super::Tpcw::with_mix).
+//! work, share the counters too: the second is made [from the first](super::Tpcw::in_the_shop_of).
 //!
 //! # Limits
 //! Clients of two processes, or of two shops that know nothing of each other, take the same numbers
