@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tidegate_control::{Algorithm, AlgorithmError, Mpl};
-use tidegate_lab::bench::{self, BenchOptions, Ranges, Scenario};
+use tidegate_lab::bench::{self, BenchOptions, BenchScenario, Ranges};
 use tidegate_lab::rig::{Console, DatabaseChoice};
 
 use crate::{Failure, interrupt, print};
@@ -31,11 +31,11 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum BenchCommand {
     Control(ControlArguments),
 }
 
@@ -68,7 +68,7 @@ struct ControlArguments {
     /// thrash-read in the middle of a run), switch-back [default: all except switch-back, with
     /// tpcb-50 on postgres and tpcb-10 on embedded]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    workloads: Option<Vec<Scenario>>,
+    workloads: Option<Vec<BenchScenario>>,
 
     /// Controllers, optionally with parameters [default: all]
     #[arg(long, value_name = "NAME,...", value_parser = controllers)]
@@ -151,7 +151,7 @@ impl ControlArguments {
 
 /// Runs the benchmark and prints its tables.
 pub(crate) fn run(arguments: BenchArguments) -> Result<(), Failure> {
-    let What::Control(arguments) = arguments.what;
+    let BenchCommand::Control(arguments) = arguments.what;
     let tidegate = std::env::current_exe().map_err(Failure::failed)?;
     let command: Vec<String> = std::env::args().collect();
     let options = arguments.into_options(tidegate, command.join(" "));

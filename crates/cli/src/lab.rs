@@ -44,7 +44,7 @@ Examples:
 #[command(after_long_help = EXAMPLES, after_help = "Examples: tidegate lab --help")]
 pub(crate) struct LabArguments {
     #[command(subcommand)]
-    what: What,
+    what: LabCommand,
 
     /// Result store: a file, or postgres://user:password@host:port/database
     #[arg(long, visible_alias = "lab", global = true, value_name = "PLACE")]
@@ -53,7 +53,7 @@ pub(crate) struct LabArguments {
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum LabCommand {
     /// Print what an experiment file would run, and how long it would take
     Plan(FileArguments),
     /// Run an experiment file
@@ -101,7 +101,7 @@ struct RunArguments {
 #[derive(Debug, Args)]
 struct ResumeArguments {
     #[command(flatten)]
-    experiment: Numbered,
+    experiment: ExperimentNumber,
 
     /// Put the runs into a queue in the store, for workers on other hosts
     #[arg(long)]
@@ -109,7 +109,7 @@ struct ResumeArguments {
 }
 
 #[derive(Debug, Args)]
-struct Numbered {
+struct ExperimentNumber {
     /// Number of the experiment in `tidegate lab list`
     #[arg(value_name = "EXPERIMENT")]
     id: i64,
@@ -118,7 +118,7 @@ struct Numbered {
 #[derive(Debug, Args)]
 struct TapArguments {
     #[command(flatten)]
-    experiment: Numbered,
+    experiment: ExperimentNumber,
 
     #[command(flatten)]
     protocol: ProtocolArguments,
@@ -194,8 +194,8 @@ impl FileArguments {
 pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
     let place = arguments.store;
     match arguments.what {
-        What::Plan(file) => print(&plan_text(&file.read()?)),
-        What::Run(RunArguments { file, workers }) => {
+        LabCommand::Plan(file) => print(&plan_text(&file.read()?)),
+        LabCommand::Run(RunArguments { file, workers }) => {
             // Raised before subjects are checked: a server started for a check is stopped, too.
             let cancel = interrupt::flag().map_err(Failure::failed)?;
             if workers {
@@ -215,26 +215,26 @@ pub(crate) fn run(arguments: LabArguments) -> Result<(), Failure> {
             let id = begun.map_err(failed)?;
             conduct(&mut laboratory, (&place, id), workers, &cancel)
         }
-        What::Resume(ResumeArguments { experiment, workers }) => {
+        LabCommand::Resume(ResumeArguments { experiment, workers }) => {
             let cancel = interrupt::flag().map_err(Failure::failed)?;
             if workers {
                 machines::check_store(&place)?;
             }
             conduct(&mut open_existing(&place)?, (&place, experiment.id), workers, &cancel)
         }
-        What::Worker(arguments) => machines::work(&arguments, &place),
-        What::List => print(&open(&place)?.list().map_err(failed)?),
-        What::Show(ShowArguments { id, svg, json }) => {
+        LabCommand::Worker(arguments) => machines::work(&arguments, &place),
+        LabCommand::List => print(&open(&place)?.list().map_err(failed)?),
+        LabCommand::Show(ShowArguments { id, svg, json }) => {
             let mut laboratory = open_existing(&place)?;
             let text = laboratory.show(id, svg.as_deref()).map_err(failed)?;
             print(&if json { laboratory.show_json(id).map_err(failed)? } else { text })
         }
-        What::Tap(TapArguments { experiment, protocol }) => {
+        LabCommand::Tap(TapArguments { experiment, protocol }) => {
             let mut laboratory = open_existing(&place)?;
             let report = laboratory.tap(experiment.id, protocol.choices()).map_err(failed)?;
             print(&report.tables())
         }
-        What::Export(ExportArguments { id, format, out }) => {
+        LabCommand::Export(ExportArguments { id, format, out }) => {
             let files = open_existing(&place)?.export(id, format, &out).map_err(failed)?;
             let mut text = String::new();
             for file in files {

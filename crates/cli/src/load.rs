@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tidegate_lab::load::{
-    self, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Progress, RATES, Stage, Target,
-    is_rate,
+    self, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, LoadTarget, Progress, RATES,
+    Stage, is_rate,
 };
 use tidegate_proxy::config_file::Period;
 use tidegate_workload::pgbench::Scale;
@@ -129,21 +129,15 @@ fn trace(path: &str) -> Result<Arrivals, String> {
 
 /// Runs the load and prints its report.
 pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
+    let connecting = Connecting::within(arguments.connect_timeout.0);
+    let target = LoadTarget::Url { url: arguments.url.clone(), connecting };
+    let workload = arguments.workload.on(arguments.scale);
     let options = LoadOptions {
-        target: Target::Url {
-            url: arguments.url.clone(),
-            connecting: Connecting::within(arguments.connect_timeout.0),
-        },
-        workload: arguments.workload.on(arguments.scale),
         arrivals: arguments.arrivals.clone(),
-        clients: arguments.clients,
-        needs_all: false,
-        priority: None,
-        transactions_max: None,
         warmup: arguments.warmup.0,
         duration: arguments.duration.0,
-        interval: Duration::from_secs(1),
         seed: arguments.seed,
+        ..LoadOptions::new(target, workload, arguments.clients)
     };
     let cancel = interrupt::flag().map_err(Failure::failed)?;
     let report = load::run(&options, &cancel, &mut log_progress).map_err(|error| match error {

@@ -2,7 +2,7 @@
 //!
 //! # Mechanism
 //! A private PostgreSQL serves a crowd of clients through the proxy, or the embedded engine through
-//! its own server. For each [`Scenario`] the
+//! its own server. For each [`BenchScenario`] the
 //! tables are loaded, and then:
 //!
 //! 1. **Sweep.** Every limit of a list, fixed, each with a warm-up and a measurement: the curve of
@@ -58,13 +58,13 @@ use tidegate_workload::Random;
 use crate::load::{FileLimit, Progress, Stage};
 use crate::rig::{self, DatabaseChoice, DatabaseDescription, MAX_CLIENTS, RigError, Times, Update};
 
-pub use cell::{Cell, Purpose};
+pub use cell::{BenchCell, Purpose};
 pub use report::BenchReport;
-pub use scenario::{Ranges, Scenario, UnknownScenario, Work};
-pub use score::{ControllerScore, Measured, PhaseScore, Reference, ScenarioScore};
+pub use scenario::{BenchScenario, BenchWork, Ranges, UnknownBenchScenario};
+pub use score::{ControllerScore, PhaseScore, ReferenceLimit, ReferenceRun, ScenarioScore};
 pub use sweep::Sweep;
 
-use cell::Plan;
+use cell::PlannedCell;
 
 /// Where all proxies write what they have to warn of.
 const LOG: &str = "proxy.log";
@@ -75,18 +75,14 @@ const REFERENCES: usize = 2;
 /// So many controllers run between two rounds of references.
 const GROUP: usize = 6;
 
-/// What the benchmark runs.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// The database.
     pub database: DatabaseChoice,
-    /// The `tidegate` program.
     pub tidegate: PathBuf,
     /// Where reports are written; made when missing.
     pub out: PathBuf,
     /// What clients do, in this order.
-    pub scenarios: Vec<Scenario>,
-    /// Who chooses the limit.
+    pub scenarios: Vec<BenchScenario>,
     pub controllers: Vec<Algorithm>,
     /// The fixed limits of a sweep; those above the number of clients are left out.
     pub limits: Vec<Mpl>,
@@ -108,7 +104,6 @@ pub struct BenchOptions {
 
 impl BenchOptions {
     /// The whole benchmark: every controller, four workloads and a switch, 256 clients.
-    #[must_use]
     pub fn new(
         database: DatabaseChoice,
         thrash: Ranges,
@@ -118,7 +113,7 @@ impl BenchOptions {
     ) -> Self {
         let seconds = Duration::from_secs;
         BenchOptions {
-            scenarios: Scenario::usual(database.dbms),
+            scenarios: BenchScenario::usual(database.dbms),
             database,
             tidegate,
             out,
@@ -138,10 +133,9 @@ impl BenchOptions {
 
     /// Two controllers, a workload and a switch, few limits and short times: a minute that shows
     /// whether all works, with figures that mean little.
-    #[must_use]
     pub fn quick(self) -> Self {
         BenchOptions {
-            scenarios: vec![Scenario::Tpcb1, Scenario::Switch],
+            scenarios: vec![BenchScenario::Tpcb1, BenchScenario::Switch],
             controllers: vec![Algorithm::default(), Algorithm::HillClimbing],
             limits: [1, 4, 16, 64].map(Mpl::at_least_one).to_vec(),
             clients: 64,
@@ -174,20 +168,19 @@ impl BenchOptions {
     }
 
     /// Seconds that a run takes, with a guess for all that comes before and after the load.
-    fn run_s(&self, plan: &Plan) -> f64 {
+    fn run_s(&self, plan: &PlannedCell) -> f64 {
         let level_s = plan.scenario.phases().iter().map(|work| work.level_s(&self.thrash));
         let load_s = plan.times(self).total().as_secs_f64() + self.clients as f64 / 400.0;
         0.2 + level_s.sum::<f64>() + load_s
     }
 
     /// Seconds that the whole benchmark takes, roughly.
-    #[must_use]
     pub fn planned_s(&self) -> f64 {
-        let mut swept: Vec<Work> = Vec::new();
+        let mut swept: Vec<BenchWork> = Vec::new();
         let mut total_s = START_S;
         let rounds = self.controllers.len().div_ceil(GROUP) + 1;
         for &scenario in &self.scenarios {
-            let plan = |purpose, work| Plan { scenario, purpose, work, control: FIXED };
+            let plan = |purpose, work| PlannedCell { scenario, purpose, work, control: FIXED };
             for &work in scenario.phases() {
                 let sweep_s = self.run_s(&plan(Purpose::Sweep, work));
                 let again_s = self.run_s(&plan(Purpose::Reference, work));
@@ -211,33 +204,22 @@ const FIXED: Algorithm = Algorithm::Fixed(Mpl::ONE);
 /// Seconds to start the database, roughly.
 const START_S: f64 = 3.0;
 
-/// Why there is no benchmark.
 #[derive(Debug, Error)]
 pub enum BenchError {
-    /// Too many clients, or none.
     #[error("the number of clients must be between 1 and {MAX_CLIENTS}")]
     Clients,
-    /// There would be nothing to run.
     #[error("give at least one workload, one controller, and one limit within the clients")]
     Nothing,
-    /// The measurements would measure nothing.
     #[error("the times of runs must be above zero")]
     NoTime,
     /// Too few files may be open.
     #[error(transparent)]
     Files(#[from] FileLimit),
-    /// No fixed limit could be measured, so there is nothing to compare with.
     #[error("no run of {work} at a fixed limit succeeded; the last failed with: {reason}")]
-    NoSweep {
-        /// The workload.
-        work: &'static str,
-        /// Why the last run failed.
-        reason: String,
-    },
+    NoSweep { work: &'static str, reason: String },
     /// The database, the proxy or a file failed.
     #[error(transparent)]
     Rig(#[from] RigError),
-    /// The caller raised the cancellation flag.
     #[error("cancelled")]
     Cancelled,
 }
@@ -250,7 +232,6 @@ impl From<DatabaseError> for BenchError {
 
 impl BenchError {
     /// Whether it is what was asked for that is wrong.
-    #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self, BenchError::Clients | BenchError::Nothing | BenchError::NoTime)
     }
@@ -326,13 +307,13 @@ struct Bench<'a> {
     done_s: f64,
     total_s: f64,
     /// The runs made, in order.
-    cells: Vec<Cell>,
+    cells: Vec<BenchCell>,
     /// Scenarios whose balances did not agree at the end.
     inconsistent: Vec<&'static str>,
 }
 
 impl Bench<'_> {
-    fn scenario(&mut self, scenario: Scenario) -> Result<(), BenchError> {
+    fn scenario(&mut self, scenario: BenchScenario) -> Result<(), BenchError> {
         let phases = scenario.phases();
         let names: Vec<&str> = phases.iter().map(|work| work.name()).collect();
         self.tell(format!("{scenario}: loading the tables of {}", names.join(" and ")));
@@ -348,7 +329,7 @@ impl Bench<'_> {
         for group in controllers.chunks(GROUP) {
             for &control in group {
                 let work = scenario.phases()[0];
-                self.run(&Plan { scenario, purpose: Purpose::Controller, control, work })?;
+                self.run(&PlannedCell { scenario, purpose: Purpose::Controller, control, work })?;
             }
             self.references(scenario, &proposals)?;
         }
@@ -356,13 +337,13 @@ impl Bench<'_> {
     }
 
     /// The sweep of a workload, made now unless an earlier scenario has made it.
-    fn sweep(&mut self, scenario: Scenario, work: Work) -> Result<Sweep, BenchError> {
+    fn sweep(&mut self, scenario: BenchScenario, work: BenchWork) -> Result<Sweep, BenchError> {
         if let Some(sweep) = Sweep::find(work, &self.cells) {
             return Ok(sweep);
         }
         for limit in self.shuffled(&self.options.limits(), work.name()) {
             let control = Algorithm::Fixed(limit);
-            self.run(&Plan { scenario, purpose: Purpose::Sweep, control, work })?;
+            self.run(&PlannedCell { scenario, purpose: Purpose::Sweep, control, work })?;
         }
         Sweep::find(work, &self.cells).ok_or_else(|| BenchError::NoSweep {
             work: work.name(),
@@ -371,23 +352,23 @@ impl Bench<'_> {
                 .iter()
                 .rev()
                 .find_map(|cell| cell.failure.clone())
-                .unwrap_or_default(),
+                .expect("a run at a fixed limit has a report or a failure"),
         })
     }
 
     fn references(
         &mut self,
-        scenario: Scenario,
-        proposals: &[(Work, Mpl)],
+        scenario: BenchScenario,
+        proposals: &[(BenchWork, Mpl)],
     ) -> Result<(), BenchError> {
         for &(work, limit) in proposals {
             let control = Algorithm::Fixed(limit);
-            self.run(&Plan { scenario, purpose: Purpose::Reference, control, work })?;
+            self.run(&PlannedCell { scenario, purpose: Purpose::Reference, control, work })?;
         }
         Ok(())
     }
 
-    fn run(&mut self, plan: &Plan) -> Result<(), BenchError> {
+    fn run(&mut self, plan: &PlannedCell) -> Result<(), BenchError> {
         self.tell(plan.to_string());
         let Bench { options, cancel, began, done_s, total_s, .. } = *self;
         let observer = &mut *self.observer;
@@ -409,7 +390,7 @@ impl Bench<'_> {
     }
 
     /// The sums that every TPC-B transaction changes alike must be equal.
-    fn check_balances(&mut self, scenario: Scenario) -> Result<(), BenchError> {
+    fn check_balances(&mut self, scenario: BenchScenario) -> Result<(), BenchError> {
         if !scenario.phases().iter().any(|work| work.is_tpcb()) {
             return Ok(());
         }
@@ -426,8 +407,7 @@ impl Bench<'_> {
         let mut draw = Random::new(self.options.seed, stream | (1 << 63));
         let mut items = items.to_vec();
         for last in (1..items.len()).rev() {
-            let drawn = draw.between(0, i32::try_from(last).unwrap_or(i32::MAX));
-            items.swap(last, usize::try_from(drawn).unwrap_or(0));
+            items.swap(last, draw.index(last + 1));
         }
         items
     }
@@ -438,7 +418,7 @@ impl Bench<'_> {
     }
 }
 
-fn describe(plan: &Plan, progress: &Progress) -> String {
+fn describe(plan: &PlannedCell, progress: &Progress) -> String {
     let Progress { connected, tps, .. } = progress;
     match progress.stage {
         Stage::Connecting | Stage::Ready => format!("{plan}: {connected} connected"),

@@ -18,11 +18,13 @@ use thiserror::Error;
 use tidegate_subject::database::DatabaseError;
 use tidegate_workload::workload::{Condition, Depth};
 
+use crate::Cause;
 use crate::experiment::RunPlan;
 use crate::experiment::treatment::Treatment;
-use crate::experiment::workload::WorkloadSpec;
-use crate::load::Progress;
+use crate::experiment::workload::{WorkloadError, WorkloadSpec};
+use crate::load::{LoadError, Progress};
 use crate::measured::{Measured, Started};
+use crate::rig::RigError;
 pub use real::RealSubject;
 pub use simulated::Simulated;
 
@@ -31,7 +33,6 @@ pub use simulated::Simulated;
 pub struct Assignment<'a> {
     /// The workload, whose tables are there.
     pub workload: &'a WorkloadSpec,
-    /// The level.
     pub mpl: u32,
     /// What the level is, and what else is done.
     pub treatment: &'a Treatment,
@@ -39,13 +40,11 @@ pub struct Assignment<'a> {
     pub warmup: Duration,
     /// Time that they count.
     pub ctl: Duration,
-    /// How long an interval is.
     pub interval: Duration,
     /// How long all clients may take to connect.
     pub connect: Duration,
     /// How many of them may be connecting at a time; as usual when nothing is said.
     pub connect_at_once: Option<NonZeroUsize>,
-    /// Where the draws begin.
     pub seed: u64,
     /// The file for a record of each transaction, where one is wanted.
     pub transactions: Option<PathBuf>,
@@ -54,35 +53,50 @@ pub struct Assignment<'a> {
 /// Why an execution has no result.
 #[derive(Debug, Error)]
 pub enum ExecutionError {
-    /// The caller raised the cancellation flag.
     #[error("cancelled")]
     Cancelled,
-    /// The subject cannot be started here; its runs are left out.
     #[error("{0}")]
-    Unavailable(String),
-    /// This execution failed; others may do.
+    Unavailable(Cause),
     #[error("{0}")]
-    Failed(String),
+    Failed(Cause),
 }
 
 impl From<DatabaseError> for ExecutionError {
     fn from(error: DatabaseError) -> Self {
-        ExecutionError::Failed(error.to_string())
+        ExecutionError::Failed(error.into())
+    }
+}
+
+impl From<WorkloadError> for ExecutionError {
+    fn from(error: WorkloadError) -> Self {
+        ExecutionError::Failed(error.into())
+    }
+}
+
+impl From<LoadError> for ExecutionError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Cancelled => ExecutionError::Cancelled,
+            other => ExecutionError::Failed(other.into()),
+        }
+    }
+}
+
+impl From<RigError> for ExecutionError {
+    fn from(error: RigError) -> Self {
+        match error {
+            RigError::Cancelled => ExecutionError::Cancelled,
+            other => ExecutionError::Failed(other.into()),
+        }
     }
 }
 
 /// Starts a subject and makes executions on it, one after the other.
 pub trait Executor {
     /// Starts the subject of a run, with nothing in it.
-    ///
-    /// # Errors
-    /// See [`ExecutionError`].
     fn start(&mut self, run: &RunPlan, cancel: &AtomicBool) -> Result<Started, ExecutionError>;
 
     /// Makes the tables of workloads, as at the start; those that several have in common once.
-    ///
-    /// # Errors
-    /// See [`ExecutionError`].
     fn prepare(
         &mut self,
         workloads: &[WorkloadSpec],
@@ -90,9 +104,6 @@ pub trait Executor {
     ) -> Result<(), ExecutionError>;
 
     /// Makes one execution.
-    ///
-    /// # Errors
-    /// See [`ExecutionError`].
     fn execute(
         &mut self,
         assignment: &Assignment<'_>,
@@ -101,9 +112,6 @@ pub trait Executor {
     ) -> Result<Measured, ExecutionError>;
 
     /// Looks whether the tables of a workload are consistent, after its executions.
-    ///
-    /// # Errors
-    /// See [`ExecutionError`].
     fn check(
         &mut self,
         workload: &WorkloadSpec,
@@ -111,8 +119,5 @@ pub trait Executor {
     ) -> Result<Vec<Condition>, ExecutionError>;
 
     /// Stops the subject.
-    ///
-    /// # Errors
-    /// See [`ExecutionError`].
     fn stop(&mut self) -> Result<(), ExecutionError>;
 }

@@ -34,26 +34,22 @@ use tidegate_workload::pgbench::Scale;
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 
-use crate::load::{self, Arrivals, LoadOptions, LoadReport, Progress, Stage};
+use crate::load::{self, LoadOptions, LoadReport, Progress, Stage};
 use crate::rig::{self, DatabaseDescription, Front, FrontOptions, MAX_CLIENTS, RigError};
 
 pub use crate::rig::{Console, DatabaseChoice, Interval, Machine, Times, Update};
 pub use error::DemoError;
-pub use summary::{DemoSummary, Step};
+pub use summary::{DemoStep, DemoSummary};
 
 /// The scale of the tables in the embedded engine.
 pub const EMBEDDED_SCALE: Scale = Scale::new(10).expect("10 is within the range of scales");
 
-/// What the demonstration runs.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
-    /// The database.
     pub database: DatabaseChoice,
-    /// The `tidegate` program.
     pub tidegate: PathBuf,
     /// Where reports are written; made when missing.
     pub out: PathBuf,
-    /// The scale of pgbench's tables.
     pub scale: Scale,
     /// Numbers of clients, one step each, at most 1000.
     pub clients: Vec<usize>,
@@ -61,7 +57,6 @@ pub struct DemoOptions {
     pub direct: Times,
     /// Uncounted and counted time of each run through Tidegate.
     pub proxied: Times,
-    /// Where the clients' draws begin.
     pub seed: u64,
     /// The command line that asked for this, for the record.
     pub command: String,
@@ -69,7 +64,6 @@ pub struct DemoOptions {
 
 impl DemoOptions {
     /// The demonstration of the README: 4, 64, 256 and 1,000 clients in less than two minutes.
-    #[must_use]
     pub fn new(database: DatabaseChoice, tidegate: PathBuf, out: PathBuf, command: String) -> Self {
         let times = |warmup, measured| Times {
             warmup: Duration::from_secs(warmup),
@@ -90,7 +84,6 @@ impl DemoOptions {
 
     /// Few clients, small tables and short times: some seconds that show whether all works, with
     /// figures that mean little.
-    #[must_use]
     pub fn quick(self) -> Self {
         let times = |warmup, measured| Times {
             warmup: Duration::from_millis(warmup),
@@ -108,18 +101,18 @@ impl DemoOptions {
 
 /// Which way clients go to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum DemoSide {
     /// With nobody in between.
     Direct,
     /// As many at once as Tidegate admits.
     Proxied,
 }
 
-impl std::fmt::Display for Side {
+impl std::fmt::Display for DemoSide {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Side::Direct => "direct",
-            Side::Proxied => "through Tidegate",
+            DemoSide::Direct => "direct",
+            DemoSide::Proxied => "through Tidegate",
         })
     }
 }
@@ -243,20 +236,20 @@ impl<'a> Demo<'a> {
         clients: usize,
         database: &dyn Database,
         front: &Front<'_>,
-    ) -> Result<Step, DemoError> {
+    ) -> Result<DemoStep, DemoError> {
         database.level(&[self.workload()])?;
         let way = Front::direct(database, clients)?;
-        let direct = self.load(clients, Side::Direct, &way)?;
+        let direct = self.load(clients, DemoSide::Direct, &way)?;
         way.stop()?;
 
         database.level(&[self.workload()])?;
         let (cpu_before_s, from) = (front.cpu_seconds()?, front.age());
-        let proxied = self.load(clients, Side::Proxied, front)?;
+        let proxied = self.load(clients, DemoSide::Proxied, front)?;
         let (cpu_after_s, until) = (front.cpu_seconds()?, front.age());
         let intervals = rig::journal_between(&self.journal(), from, until)?;
         let transactions = (proxied.transactions + proxied.warmup_transactions).max(1);
         let cpu_s = cpu_before_s.zip(cpu_after_s).map(|(before_s, after_s)| after_s - before_s);
-        Ok(Step {
+        Ok(DemoStep {
             clients,
             ratio: proxied.tps / direct.tps,
             limit_at_end: intervals.last().map(|interval| interval.next_limit),
@@ -271,22 +264,15 @@ impl<'a> Demo<'a> {
     fn load(
         &mut self,
         clients: usize,
-        side: Side,
+        side: DemoSide,
         way: &Front<'_>,
     ) -> Result<LoadReport, DemoError> {
         let times = self.times(side);
         let options = LoadOptions {
-            target: way.target(),
-            workload: self.workload(),
-            arrivals: Arrivals::Closed,
-            clients,
-            needs_all: false,
-            priority: None,
-            transactions_max: None,
             warmup: times.warmup,
             duration: times.measured,
-            interval: INTERVAL,
             seed: self.options.seed,
+            ..LoadOptions::new(way.target(), self.workload(), clients)
         };
         self.tell(format!("{clients} clients {side}"));
         let (before_s, total_s) = (self.done_s, self.total_s());
@@ -302,10 +288,10 @@ impl<'a> Demo<'a> {
         report.map_err(|source| DemoError::Load { clients, side, source })
     }
 
-    fn times(&self, side: Side) -> Times {
+    fn times(&self, side: DemoSide) -> Times {
         match side {
-            Side::Direct => self.options.direct,
-            Side::Proxied => self.options.proxied,
+            DemoSide::Direct => self.options.direct,
+            DemoSide::Proxied => self.options.proxied,
         }
     }
 
@@ -323,9 +309,6 @@ impl<'a> Demo<'a> {
     }
 }
 
-/// The intervals in which transactions are counted apart.
-const INTERVAL: Duration = Duration::from_secs(1);
-
 /// Seconds to start the database and load the tables, roughly.
 const START_S: f64 = 4.0;
 
@@ -334,7 +317,7 @@ fn run_s(clients: usize, times: Times) -> f64 {
     times.total().as_secs_f64() + clients as f64 / 300.0
 }
 
-fn describe(clients: usize, side: Side, progress: &Progress) -> String {
+fn describe(clients: usize, side: DemoSide, progress: &Progress) -> String {
     let Progress { connected, tps, .. } = progress;
     match progress.stage {
         Stage::Connecting | Stage::Ready => {

@@ -33,7 +33,6 @@ impl Grid {
         text
     }
 
-    /// A Markdown table.
     pub(crate) fn markdown(&self) -> String {
         let mut text = line(self.head.iter().map(String::as_str));
         let rule = (0..self.head.len()).map(|index| if index == 0 { "---" } else { "---:" });

@@ -13,12 +13,12 @@ use thiserror::Error;
 use crate::conduct::{Executor, RealSubject, Simulated};
 use crate::experiment::file::parse_begun;
 use crate::experiment::{
-    Batchset, Choice, ChoiceError, Experiment, FileError, Plan, RunPlan, Subject, SubjectKind,
+    Choice, ChoiceError, Experiment, FileError, Plan, RunPlan, Subject, SubjectKind,
 };
 use crate::rig::{Machine, Update};
 use crate::show::{self, FigureError, Troubles, figure, timeline};
 use crate::store::{ExperimentRow, Format, Store, StoreError};
-use crate::tap::{Choices, DataError, Report, analyse};
+use crate::tap::{Choices, DataError, TapReport, analyse};
 use run::{Outcome, RunError, Runner};
 
 /// The name that a file taken out of the store goes by in messages.
@@ -30,27 +30,21 @@ const CURVES: [&str; 2] = ["thrash", "characterise"];
 /// Why the laboratory does not do what it was told.
 #[derive(Debug, Error)]
 pub enum LabError {
-    /// The file is no experiment.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The experiment stopped before its end.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The rows contradict each other.
     #[error("the rows cannot be analysed: {0}")]
     Data(#[from] DataError),
-    /// A figure cannot be written.
     #[error(transparent)]
     Figure(#[from] FigureError),
-    /// There is no directory for the logs of proxies.
     #[error("cannot make a directory in {path}: {source}", path = .path.display())]
     Logs {
         /// The path of the file or directory.
         path: PathBuf,
-        /// The system's reason.
         source: std::io::Error,
     },
 }
@@ -83,7 +77,6 @@ impl Drop for Logs {
 #[derive(Debug)]
 pub struct Laboratory {
     store: Store,
-    /// The `tidegate` program, for proxies.
     tidegate: PathBuf,
     /// Subjects of experiments begun here, with passwords, which the store does not have.
     known: Vec<Subject>,
@@ -91,17 +84,11 @@ pub struct Laboratory {
 
 impl Laboratory {
     /// Opens the result store at a place; see [`Store::open`].
-    ///
-    /// # Errors
-    /// The store cannot be opened.
     pub fn open(place: &str, tidegate: PathBuf) -> Result<Self, LabError> {
         Ok(Laboratory { store: Store::open(place)?, tidegate, known: Vec::new() })
     }
 
     /// The same of a store that is there; see [`Store::open_existing`].
-    ///
-    /// # Errors
-    /// There is no store, or it cannot be opened.
     pub fn open_existing(place: &str, tidegate: PathBuf) -> Result<Self, LabError> {
         Ok(Laboratory { store: Store::open_existing(place)?, tidegate, known: Vec::new() })
     }
@@ -118,9 +105,6 @@ impl Laboratory {
     }
 
     /// The same, to be run by workers, of which one may well be on this host.
-    ///
-    /// # Errors
-    /// The store fails.
     pub fn begin_for_workers(&mut self, experiment: &Experiment) -> Result<i64, LabError> {
         self.store.hold_file()?;
         self.plan(experiment)
@@ -199,34 +183,22 @@ impl Laboratory {
     }
 
     /// All experiments in the store.
-    ///
-    /// # Errors
-    /// The store fails.
     pub fn experiments(&mut self) -> Result<Vec<ExperimentRow>, LabError> {
         Ok(self.store.experiments()?)
     }
 
     /// An experiment in the store.
-    ///
-    /// # Errors
-    /// It is not there, or the store fails.
     pub fn experiment(&mut self, id: i64) -> Result<ExperimentRow, LabError> {
         Ok(self.store.experiment(id)?)
     }
 
     /// All experiments in the store as text, a line for each.
-    ///
-    /// # Errors
-    /// The store fails.
     pub fn list(&mut self) -> Result<String, LabError> {
         Ok(show::list(&self.experiments()?))
     }
 
     /// Applies the analysis protocol to an experiment and keeps the thrashing points.
-    ///
-    /// # Errors
-    /// See [`LabError`].
-    pub fn tap(&mut self, id: i64, choices: Choices) -> Result<Report, LabError> {
+    pub fn tap(&mut self, id: i64, choices: Choices) -> Result<TapReport, LabError> {
         let report = self.analysed(id, choices)?;
         self.store.analysed(id, &report)?;
         Ok(report)
@@ -249,7 +221,7 @@ impl Laboratory {
         Ok(())
     }
 
-    fn analysed(&mut self, id: i64, choices: Choices) -> Result<Report, LabError> {
+    fn analysed(&mut self, id: i64, choices: Choices) -> Result<TapReport, LabError> {
         let (experiment, plan) = self.stored(id)?;
         let data = self.store.data_set(id, &experiment, &plan)?;
         Ok(analyse(&data, choices)?)
@@ -257,15 +229,12 @@ impl Laboratory {
 
     /// What the analysis protocol says of an experiment: nothing where it is not for it. Curves can
     /// be shown also where the rows cannot be analysed.
-    fn judged(&mut self, row: &ExperimentRow) -> Result<Option<Report>, LabError> {
+    fn judged(&mut self, row: &ExperimentRow) -> Result<Option<TapReport>, LabError> {
         if is_curve(row) { self.analysed(row.id, Choices::default()).map(Some) } else { Ok(None) }
     }
 
     /// An experiment's curves as text, with what went wrong; as SVG, too, where a directory is
     /// given.
-    ///
-    /// # Errors
-    /// See [`LabError`].
     pub fn show(&mut self, id: i64, svg: Option<&Path>) -> Result<String, LabError> {
         let row = self.store.experiment(id)?;
         let curves = self.store.curves(id)?;
@@ -292,9 +261,6 @@ impl Laboratory {
     }
 
     /// The same for programs, as JSON: one object, ended by a line feed.
-    ///
-    /// # Errors
-    /// See [`LabError`].
     pub fn show_json(&mut self, id: i64) -> Result<String, LabError> {
         let row = self.store.experiment(id)?;
         let curves = self.store.curves(id)?;
@@ -313,18 +279,12 @@ impl Laboratory {
     }
 
     /// The consistency conditions that an experiment's databases broke, a line for each.
-    ///
-    /// # Errors
-    /// The store fails.
     pub fn violations(&mut self, id: i64) -> Result<Vec<String>, LabError> {
         Ok(self.store.violations(id)?)
     }
 
     /// Writes all rows of an experiment into files in a directory; their paths. See
     /// [`Store::export`].
-    ///
-    /// # Errors
-    /// See [`LabError`].
     pub fn export(
         &mut self,
         id: i64,
@@ -349,7 +309,6 @@ fn executor_of(run: &RunPlan, tidegate: &Path, log: &Path) -> Box<dyn Executor> 
 }
 
 /// What an experiment would do and how long it would take, for people.
-#[must_use]
 pub fn plan_text(experiment: &Experiment) -> String {
     const SHOWN: usize = 5;
     let plan = Plan::new(experiment);
@@ -360,7 +319,7 @@ pub fn plan_text(experiment: &Experiment) -> String {
         "{}, scenario {}, seed {}\n{} runs, {batchsets} batchset instances, {batches} batch \
          instances, {} batch executions\nestimated time {}\n\n",
         experiment.name,
-        experiment.scenario.name(),
+        experiment.scenario.name,
         experiment.seed,
         plan.runs.len(),
         plan.count(),
@@ -373,8 +332,8 @@ pub fn plan_text(experiment: &Experiment) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "run {}: {}, {sets} batchsets", run.number, run.title());
         for execution in plan.executions(run).iter().take(SHOWN) {
-            let set = run.batchsets.iter().find(|set| set.number == execution.batchset);
-            let workload = set.map(Batchset::describe).unwrap_or_default();
+            let set = run.batchset(execution.batchset).expect("executions are of its batchsets");
+            let workload = set.describe();
             let _ = writeln!(
                 text,
                 "  batchset {}, MPL {}, execution {}: {workload}",

@@ -13,6 +13,15 @@
 //! Never here: what a transaction is (that is `workload`), how a server is started (`subject`), and
 //! what is printed on standard output (`cli`).
 
+#![allow(
+    missing_docs,
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    clippy::must_use_candidate,
+    clippy::return_self_not_must_use,
+    reason = "only our own rooms call it; a comment says what names, types and errors do not"
+)]
+
 pub mod bench;
 pub mod conduct;
 pub mod demo;
@@ -27,6 +36,9 @@ pub mod simulate;
 pub mod store;
 pub mod tap;
 mod whole_file;
+
+/// What a driver, a library or the system failed with.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Which code this is: what `git describe` said when it was built, or `unknown`.
 pub const BUILD: &str = env!("TIDEGATE_BUILD");

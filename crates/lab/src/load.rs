@@ -89,22 +89,18 @@ const FILES_OF_THREAD: usize = 3;
 
 /// Where the clients of a load go.
 #[derive(Clone, Debug)]
-pub enum Target<'a> {
+pub enum LoadTarget<'a> {
     /// To a server that speaks PostgreSQL's or MariaDB's protocol, as the URL says.
     Url {
         /// Where they connect: `postgres://` or `mysql://user:password@host:port/database`.
         url: String,
-        /// How they do so.
         connecting: Connecting,
     },
     /// To a database whose library blocks: each client has a thread of its own.
     Threads {
-        /// Where connections come from.
         connector: Arc<dyn Connector>,
-        /// How they connect.
         connecting: Connecting,
     },
-    /// To the embedded engine.
     Embedded(&'a Service<'a>),
 }
 
@@ -121,20 +117,15 @@ pub struct Connecting {
 
 impl Connecting {
     /// Within so much time, and otherwise as usual.
-    #[must_use]
     pub fn within(timeout: Duration) -> Self {
         Connecting { timeout, at_once: None }
     }
 }
 
-/// A load to run.
 #[derive(Clone, Debug)]
 pub struct LoadOptions<'a> {
-    /// Where the clients go.
-    pub target: Target<'a>,
-    /// What the clients do.
+    pub target: LoadTarget<'a>,
     pub workload: Arc<dyn Workload>,
-    /// When their transactions come.
     pub arrivals: Arrivals,
     /// How many clients run, at least 1.
     pub clients: usize,
@@ -158,9 +149,7 @@ pub struct LoadOptions<'a> {
 /// A further part of the measured time, with a workload of its own.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// What the clients do.
     pub workload: Arc<dyn Workload>,
-    /// How long.
     pub duration: Duration,
 }
 
@@ -177,11 +166,8 @@ pub struct Alongside {
 /// Where a load run stands; reported about once a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// What the clients are at.
     pub stage: Stage,
-    /// Time since this stage began.
     pub elapsed: Duration,
-    /// Clients connected and alive.
     pub connected: usize,
     /// Transactions per second since the last report.
     pub tps: f64,
@@ -194,7 +180,6 @@ pub enum Stage {
     Connecting,
     /// All are connected and nobody has begun; told once. The clients begin when that was heard.
     Ready,
-    /// Running, not counted yet.
     Warmup,
     /// Running and counted.
     Measuring,
@@ -209,15 +194,12 @@ pub struct LoadReport {
     pub workload: &'static str,
     /// Clients connected when the clock started.
     pub clients: usize,
-    /// Where the draws began.
     pub seed: u64,
     /// Seconds run before transactions counted.
     pub warmup_s: f64,
-    /// Seconds measured.
     pub seconds: f64,
     /// Transactions committed in the measured time.
     pub transactions: u64,
-    /// Transactions per second.
     pub tps: f64,
     /// The parts of the measured time, in order, at least one.
     pub phases: Vec<PhaseReport>,
@@ -278,113 +260,77 @@ pub struct LoadReport {
 /// What was counted in one phase of the measured time.
 #[derive(Clone, Debug, Serialize)]
 pub struct PhaseReport {
-    /// The workload's name.
     pub workload: &'static str,
     /// When the phase began, in seconds since the load was called for, logins included.
     pub began_s: f64,
-    /// Seconds measured.
     pub seconds: f64,
-    /// Transactions committed in this time.
     pub transactions: u64,
-    /// Transactions per second.
     pub tps: f64,
 }
 
-/// Latencies in milliseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Latency {
-    /// Arithmetic mean.
     pub mean_ms: f64,
-    /// Median.
     pub p50_ms: f64,
-    /// 95th percentile.
     pub p95_ms: f64,
-    /// 99th percentile.
     pub p99_ms: f64,
-    /// The longest.
     pub max_ms: f64,
 }
 
 /// Why a load has no report.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// The URL cannot be used.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// The host's name has no address.
     #[error("cannot find the host of {url}: {source}")]
     Host {
         /// Where to, without the password.
         url: Box<Url>,
-        /// The system's reason.
         source: io::Error,
     },
-    /// There are no clients to run.
     #[error("a load needs at least one client")]
     NoClients,
-    /// There are more than anybody has.
     #[error("{0} clients are more than the {CLIENTS_MAX} that a load may have")]
     TooManyClients(usize),
-    /// An open loop without a rate.
     #[error("{0} arrivals a second cannot be; give {RATES}")]
     Rate(f64),
-    /// Intervals of no length.
     #[error("an interval of the measured time must be longer than nothing")]
     NoInterval,
     /// Too few files may be open.
     #[error(transparent)]
     Files(#[from] FileLimit),
-    /// Nobody could connect.
     #[error("cannot connect to {place}: {reason}")]
     Connect {
         /// Where to, without the password.
         place: String,
-        /// What stood in the way.
         reason: Refusal,
     },
-    /// A client's thread could not be started.
     #[error("cannot start a thread for each of {clients} clients: {source}")]
-    Thread {
-        /// Clients wanted.
-        clients: usize,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// Some could connect, some could not.
+    Thread { clients: usize, source: io::Error },
     #[error(
         "only {connected} of {clients} clients could connect within {} s: {reason}",
         .timeout.as_secs()
     )]
     NotAllConnected {
-        /// Clients logged in.
         connected: usize,
-        /// Clients wanted.
         clients: usize,
-        /// How long they tried.
         timeout: Duration,
         /// What stood in the way last.
         reason: Refusal,
     },
-    /// A connection broke, of a load that needs all of them.
     #[error("{lost} of {clients} clients lost their connection before the end: {reason}")]
     Lost {
-        /// Clients lost so far.
         lost: usize,
-        /// Clients at the start.
         clients: usize,
         /// What the first of them was told.
         reason: String,
     },
-    /// Every connection broke, so nothing is left to measure.
     #[error("all {0} connections broke during the run; is the server still up?")]
     AllLost(usize),
-    /// Transactions cannot be recorded.
     #[error(transparent)]
     Records(#[from] RecordError),
-    /// The caller raised the cancellation flag.
     #[error("cancelled")]
     Cancelled,
-    /// The system's event queue failed.
     #[error("cannot wait for the clients' sockets: {0}")]
     Poll(io::Error),
 }
@@ -392,24 +338,38 @@ pub enum LoadError {
 /// What keeps a client from logging in.
 #[derive(Debug, Error)]
 pub enum Refusal {
-    /// The connection failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The server said no.
     #[error("{0}")]
     Server(Failure),
-    /// The server ended the connection without a word.
     #[error("the server closed the connection during the login")]
     Closed,
     /// The server cannot be understood or satisfied.
     #[error(transparent)]
     Protocol(#[from] ClientProtocolError),
-    /// Nothing happened at all.
     #[error("the server does not answer")]
     Silent,
 }
 
-impl LoadOptions<'_> {
+impl<'a> LoadOptions<'a> {
+    /// A closed loop of such clients, in one class: without a warm-up, of no length yet, in
+    /// intervals of a second.
+    pub fn new(target: LoadTarget<'a>, workload: Arc<dyn Workload>, clients: usize) -> Self {
+        LoadOptions {
+            target,
+            workload,
+            arrivals: Arrivals::Closed,
+            clients,
+            needs_all: false,
+            priority: None,
+            transactions_max: None,
+            warmup: Duration::ZERO,
+            duration: Duration::ZERO,
+            interval: Duration::from_secs(1),
+            seed: 1,
+        }
+    }
+
     fn validate(&self) -> Result<(), LoadError> {
         if self.clients == 0 {
             return Err(LoadError::NoClients);
@@ -441,9 +401,6 @@ pub fn run(
 }
 
 /// As [`run`], with more phases of measured time after the one that the options describe.
-///
-/// # Errors
-/// As [`run`].
 pub fn run_phases(
     options: &LoadOptions<'_>,
     then: &[Phase],
@@ -454,9 +411,6 @@ pub fn run_phases(
 }
 
 /// As [`run_phases`], with what is kept beside the report.
-///
-/// # Errors
-/// As [`run`].
 pub fn run_alongside(
     options: &LoadOptions<'_>,
     then: &[Phase],
@@ -466,18 +420,18 @@ pub fn run_alongside(
 ) -> Result<LoadReport, LoadError> {
     options.validate()?;
     match &options.target {
-        Target::Url { url, connecting } => {
+        LoadTarget::Url { url, connecting } => {
             let server = protocol::Server::find(url)?;
             files::reserve_files(options.clients)?;
             let crowd = sockets::Sockets::new(options, server, *connecting)?;
             LoadRun::new(options, crowd, cancel, progress).with(alongside).run(then)
         }
-        Target::Threads { connector, connecting } => {
+        LoadTarget::Threads { connector, connecting } => {
             files::reserve_files(options.clients.saturating_mul(FILES_OF_THREAD))?;
             let crowd = threads::Threads::new(options, connector, *connecting);
             LoadRun::new(options, crowd, cancel, progress).with(alongside).run(then)
         }
-        Target::Embedded(service) => {
+        LoadTarget::Embedded(service) => {
             let crowd = calls::Calls::new(options, service);
             LoadRun::new(options, crowd, cancel, progress).with(alongside).run(then)
         }

@@ -16,10 +16,8 @@ pub struct Started {
     pub processors: u32,
 }
 
-/// What one execution saw.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// What the clients saw.
     pub load: LoadReport,
     /// Seconds from the first connection's begin to the last's login.
     pub connect_s: f64,
@@ -41,6 +39,5 @@ pub struct Measured {
 pub struct TreeSnapshot {
     /// When, in seconds of the measured time; 0 is before the first transaction, warm-up included.
     pub at_s: f64,
-    /// Every tree.
     pub trees: Vec<TreeState>,
 }

@@ -43,7 +43,6 @@ pub(crate) fn empty_file(path: &Path) -> Result<(), RigError> {
     File::create(path).map(drop).map_err(RigError::file(path))
 }
 
-/// How long a run lasts.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Times {
     /// Time that does not count.
@@ -53,7 +52,6 @@ pub struct Times {
 }
 
 impl Times {
-    /// All of it.
     pub(crate) fn total(self) -> Duration {
         self.warmup + self.measured
     }

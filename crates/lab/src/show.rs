@@ -14,7 +14,7 @@ use tidegate_control::Mpl;
 use crate::experiment::treatment::{Admission, ArrivalSpec};
 use crate::grid::Grid;
 use crate::store::{Curve, ExperimentRow, Point};
-use crate::tap::{Check, Report, ThrashingPoint};
+use crate::tap::{Check, TapReport, ThrashingPoint};
 pub use figure::FigureError;
 
 /// One straggler to so many transactions that ended is told: 5 %.
@@ -26,7 +26,6 @@ const TOO_LOW: f64 = 1.1;
 /// One that failed to so many that ended is told: 1 %.
 const ERRORS: i64 = 100;
 
-/// Columns of the longest bar.
 const BAR: f64 = 40.0;
 
 /// What went wrong in an experiment, a line for each.
@@ -41,8 +40,7 @@ pub struct Troubles {
 }
 
 /// The curves, each with its thrashing point where the analysis gives one.
-#[must_use]
-pub fn text(curves: &[Curve], report: Option<&Report>) -> String {
+pub fn text(curves: &[Curve], report: Option<&TapReport>) -> String {
     let mut text = String::new();
     for curve in curves.iter().filter(|curve| !curve.points.is_empty()) {
         push_curve(&mut text, curve, report);
@@ -53,7 +51,7 @@ pub fn text(curves: &[Curve], report: Option<&Report>) -> String {
     text
 }
 
-fn push_curve(text: &mut String, curve: &Curve, report: Option<&Report>) {
+fn push_curve(text: &mut String, curve: &Curve, report: Option<&TapReport>) {
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{}", title(curve));
     let by_mpl = by_mpl(&curve.points);
@@ -122,15 +120,13 @@ fn little_ms(points: &[Point]) -> Option<f64> {
 
 /// What is to be known of the hosts, a line for each: batchsets that several measured, and factors
 /// that cannot be told from them.
-pub fn host_warnings(report: &Report) -> impl Iterator<Item = String> {
+pub fn host_warnings(report: &TapReport) -> impl Iterator<Item = String> {
     let several =
         report.violations.iter().filter(|violation| violation.check == Check::SeveralHosts);
     let confounded = report.confounded.iter().map(|one| format!("warning: {one}"));
     several.map(|one| format!("warning: {one}")).chain(confounded)
 }
 
-/// What a curve is of.
-#[must_use]
 pub fn title(curve: &Curve) -> String {
     let processors = match curve.run.processors {
         0 => String::new(),
@@ -143,8 +139,6 @@ pub fn title(curve: &Curve) -> String {
     format!("{subject}{processors}{keys}: batchset {}, {described}", set.number)
 }
 
-/// The measurements of each MPL.
-#[must_use]
 pub fn by_mpl(points: &[Point]) -> BTreeMap<u32, Vec<Point>> {
     let mut by_mpl: BTreeMap<u32, Vec<Point>> = BTreeMap::new();
     for &point in points {
@@ -153,8 +147,6 @@ pub fn by_mpl(points: &[Point]) -> BTreeMap<u32, Vec<Point>> {
     by_mpl
 }
 
-/// The mean throughput.
-#[must_use]
 pub fn mean(points: &[Point]) -> f64 {
     points.iter().map(|point| point.tps).sum::<f64>() / points.len().max(1) as f64
 }
@@ -179,8 +171,7 @@ fn bar(tps: f64, top: f64) -> String {
 
 /// A curve's thrashing point, where its levels were held, the analysis retained it, and there is
 /// one.
-#[must_use]
-pub fn thrashing_point(curve: &Curve, report: Option<&Report>) -> Option<u32> {
+pub fn thrashing_point(curve: &Curve, report: Option<&TapReport>) -> Option<u32> {
     if !is_held(curve) {
         return None;
     }
@@ -197,7 +188,7 @@ fn is_held(curve: &Curve) -> bool {
     !matches!(curve.batchset.treatment.admission, Admission::Control { .. })
 }
 
-fn verdict(curve: &Curve, report: Option<&Report>) -> String {
+fn verdict(curve: &Curve, report: Option<&TapReport>) -> String {
     let Some(report) = report.filter(|_| is_held(curve)) else { return String::new() };
     let Some(retained) = report.retained.iter().find(|set| is_of(curve, set.key)) else {
         return "the analysis protocol dropped this curve; see `tidegate lab tap`".to_owned();
@@ -222,11 +213,10 @@ fn verdict_of(point: ThrashingPoint) -> String {
 /// The same for programs: `thrashing_point` is null where there is none, and `retained` is false
 /// where the analysis protocol dropped the curve, null where it did not judge it. Why it could not
 /// is in `not_analysed`.
-#[must_use]
 pub fn json(
     row: &ExperimentRow,
     curves: &[Curve],
-    judged: Result<Option<&Report>, &String>,
+    judged: Result<Option<&TapReport>, &String>,
     troubles: &Troubles,
 ) -> Value {
     let report = judged.ok().flatten();
@@ -271,7 +261,6 @@ pub fn json(
 }
 
 /// The experiments, a line for each.
-#[must_use]
 pub fn list(rows: &[ExperimentRow]) -> String {
     let mut text = String::new();
     for row in rows {

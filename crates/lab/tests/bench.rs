@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_control::{Algorithm, Mpl};
-use tidegate_lab::bench::{BenchError, BenchOptions, Ranges, Scenario, run};
+use tidegate_lab::bench::{BenchError, BenchOptions, BenchScenario, Ranges, run};
 use tidegate_lab::rig::DatabaseChoice;
 
 fn thrash() -> Ranges {
@@ -20,7 +20,7 @@ fn all(tidegate: &str, out: &Path) -> BenchOptions {
 }
 
 fn options(tidegate: &str, out: &Path) -> BenchOptions {
-    BenchOptions { scenarios: vec![Scenario::ThrashRead], ..all(tidegate, &out.join("bench")) }
+    BenchOptions { scenarios: vec![BenchScenario::ThrashRead], ..all(tidegate, &out.join("bench")) }
 }
 
 #[test]
@@ -88,11 +88,13 @@ fn the_plan_grows_with_what_is_asked_for() {
     let runs = 6.0 * (controllers + 2 * (1 + controllers.div_ceil(6))) as f64;
     assert!((more_s - runs * all.run.as_secs_f64()).abs() < 1e-6, "{more_s}");
     // A workload that was swept for itself is not swept again for the switch.
-    let of = |scenarios: &[Scenario]| {
+    let of = |scenarios: &[BenchScenario]| {
         BenchOptions { scenarios: scenarios.to_vec(), ..all.clone() }.planned_s()
     };
-    let apart_s = of(&[Scenario::Switch]) + of(&[Scenario::Tpcb1]) + of(&[Scenario::ThrashRead]);
-    let together_s = of(&[Scenario::Switch, Scenario::Tpcb1, Scenario::ThrashRead]);
+    let apart_s = of(&[BenchScenario::Switch])
+        + of(&[BenchScenario::Tpcb1])
+        + of(&[BenchScenario::ThrashRead]);
+    let together_s = of(&[BenchScenario::Switch, BenchScenario::Tpcb1, BenchScenario::ThrashRead]);
     let sweeps_s = 2.0 * 13.0 * all.sweep.measured.as_secs_f64();
     assert!(apart_s - together_s > sweeps_s, "{apart_s} and {together_s}");
     assert!(all.clone().quick().planned_s() < 120.0);
@@ -107,7 +109,7 @@ fn the_embedded_engine_is_swept_controlled_and_scored() {
     let whole =
         BenchOptions::new(database, thrash(), "false".into(), out.path().into(), "test".into());
     let mut quick = BenchOptions {
-        scenarios: vec![Scenario::Switch],
+        scenarios: vec![BenchScenario::Switch],
         controllers: vec![Algorithm::HillClimbing],
         limits: [2, 16].map(Mpl::at_least_one).to_vec(),
         clients: 16,

@@ -164,7 +164,7 @@ fn every_file_can_be_tried_without_a_database() {
         let expected = Outcome { done: planned, ..Outcome::default() };
         assert_eq!(outcome, expected, "{name}");
         let text = laboratory.show(id, None).unwrap();
-        let expected = match experiment.scenario.name() {
+        let expected = match experiment.scenario.name {
             "autotune" | "switch" | "sensitivity" => "second half of the time: limit",
             "priority" => "high",
             _ => "MPL",

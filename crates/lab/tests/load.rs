@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_lab::load::{
-    Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Stage, Target, run, run_phases,
+    Arrivals, Connecting, LoadError, LoadOptions, LoadReport, LoadTarget, Phase, Stage, run,
+    run_phases,
 };
 use tidegate_subject::client::BlockingClient;
 use tidegate_subject::connection::{Connector, Transactional, load};
@@ -66,18 +67,13 @@ fn start_loaded() -> Postgres {
 }
 
 fn options(url: String, workload: Arc<dyn Workload>, clients: usize) -> LoadOptions<'static> {
+    let connecting = Connecting::within(Duration::from_secs(10));
     LoadOptions {
-        target: Target::Url { url, connecting: Connecting::within(Duration::from_secs(10)) },
-        workload,
-        arrivals: Arrivals::Closed,
-        clients,
-        needs_all: false,
-        priority: None,
-        transactions_max: None,
         warmup: Duration::from_millis(300),
         duration: Duration::from_millis(1200),
         interval: Duration::from_millis(250),
         seed: SEED,
+        ..LoadOptions::new(LoadTarget::Url { url, connecting }, workload, clients)
     }
 }
 
@@ -315,7 +311,7 @@ fn what_keeps_the_clients_out_is_said() {
     let fails = |url: &str, clients: usize| {
         let connecting = Connecting::within(Duration::from_millis(500));
         let options = LoadOptions {
-            target: Target::Url { url: url.to_owned(), connecting },
+            target: LoadTarget::Url { url: url.to_owned(), connecting },
             ..options(url.to_owned(), tpcb(), clients)
         };
         run_quietly(&options).unwrap_err().to_string()
@@ -356,7 +352,7 @@ fn commits_of_the_embedded_engine_are_its_history() {
     for _ in 0..2 {
         let then = Phase { workload: point_select(), duration: Duration::from_millis(300) };
         let options = LoadOptions {
-            target: Target::Embedded(&service),
+            target: LoadTarget::Embedded(&service),
             ..options(String::new(), tpcb(), CLIENTS)
         };
         let mut stages = Vec::new();
@@ -393,8 +389,10 @@ fn phases_on_the_embedded_engine_are_parts_of_the_latency() {
     };
     let algorithm = Algorithm::Fixed(Mpl::ONE);
     let service = store.serve(algorithm, &setting, SEED, Box::new(|_| ())).unwrap();
-    let options =
-        LoadOptions { target: Target::Embedded(&service), ..options(String::new(), workload, 1) };
+    let options = LoadOptions {
+        target: LoadTarget::Embedded(&service),
+        ..options(String::new(), workload, 1)
+    };
     let report = run_quietly(&options).unwrap();
     let orders = report.kinds.iter().find(|kind| kind.kind == "new-order").unwrap();
     assert!(orders.phases.len() > 1, "{orders:?}");
@@ -430,7 +428,7 @@ fn commits_of_a_blocking_library_are_its_history() {
     make_tables(&mut connection, &*tpcb());
     let connector: Arc<dyn Connector> = Arc::new(file);
     let options = LoadOptions {
-        target: Target::Threads {
+        target: LoadTarget::Threads {
             connector,
             connecting: Connecting::within(Duration::from_secs(10)),
         },
@@ -444,7 +442,7 @@ fn commits_of_a_blocking_library_are_its_history() {
     assert!(report.errors.is_empty() && report.connection_losses == 0, "{report:?}");
 
     let nowhere = File(directory.path().join("no/such/directory"));
-    let target = Target::Threads {
+    let target = LoadTarget::Threads {
         connector: Arc::new(nowhere),
         connecting: Connecting::within(Duration::from_secs(10)),
     };
@@ -491,8 +489,8 @@ fn no_more_clients_connect_at_once_than_may() {
         let counting = Arc::new(counting);
         let connector: Arc<dyn Connector> = Arc::clone(&counting) as _;
         for target in [
-            Target::Threads { connector, connecting },
-            Target::Url { url: server.url(), connecting },
+            LoadTarget::Threads { connector, connecting },
+            LoadTarget::Url { url: server.url(), connecting },
         ] {
             let options = LoadOptions { target, ..options(String::new(), tpcb(), CLIENTS) };
             let report = run_quietly(&options).unwrap();

@@ -9,8 +9,8 @@ use serde_json::Value;
 use tidegate_control::Mpl;
 use tidegate_control::plant::{Arrivals, Curve, Scenario, Truth};
 use tidegate_lab::simulate::{
-    self, Controllers, Measure, Measures, Reached, Report, Sample, Score, SimulateError,
-    SimulateOptions, Spread, phases,
+    self, Controllers, Measure, Measures, Reached, Sample, Score, SimulateError, SimulateOptions,
+    SimulationReport, Spread, phases,
 };
 
 fn truth(points: &[(u32, f64)]) -> Truth {
@@ -86,7 +86,7 @@ fn swings_are_standard_deviations_where_settled() {
 fn only_long_phases_with_another_band_are_entries() {
     let twice = truth(&[(2, 100.0), (6, 190.0), (8, 200.0)]);
     let phases = phases([(20, rise()), (20, twice), (19, far()), (20, rise())]);
-    let entries: Vec<bool> = phases.iter().map(simulate::Phase::is_entry).collect();
+    let entries: Vec<bool> = phases.iter().map(simulate::ScoredPhase::is_entry).collect();
     assert_eq!(entries, [true, false, false, true]);
 }
 
@@ -201,7 +201,7 @@ fn options(out: &Path, controllers: &str, texts: &[&str]) -> SimulateOptions {
     }
 }
 
-fn run(options: &SimulateOptions) -> Report {
+fn run(options: &SimulateOptions) -> SimulationReport {
     simulate::run(options, &AtomicBool::new(false), &mut |_| {}).expect("a report")
 }
 

@@ -28,8 +28,6 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Nothing seen yet.
-    #[must_use]
     pub fn new() -> Self {
         Demand::default()
     }
@@ -58,27 +56,22 @@ impl Demand {
         self.count = count;
     }
 
-    /// How many values there were.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
     /// Their mean; `None` when there were none.
-    #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then_some(self.mean)
     }
 
     /// The variance of what they are a sample of; `None` with fewer than two.
-    #[must_use]
     pub fn variance(&self) -> Option<f64> {
         (self.count > 1).then(|| self.squares / (self.count - 1) as f64)
     }
 
     /// C², the variance over the square of the mean; `None` with fewer than two values, or when
     /// their mean is not above 0.
-    #[must_use]
     pub fn squared_coefficient_of_variation(&self) -> Option<f64> {
         self.variance()
             .filter(|_| self.mean > 0.0)

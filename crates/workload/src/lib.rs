@@ -8,6 +8,15 @@
 //! Never here: sockets, clocks, threads. [`tpcb`] and [`point_select`] share the tables of
 //! [`pgbench`]; every other workload has its own.
 
+#![allow(
+    missing_docs,
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    clippy::must_use_candidate,
+    clippy::return_self_not_must_use,
+    reason = "only our own rooms call it; a comment says what names, types and errors do not"
+)]
+
 mod demand;
 pub mod ds2;
 pub mod pgbench;

@@ -25,22 +25,18 @@ impl Scale {
     pub const ONE: Scale = Scale(1);
 
     /// A scale, or `None` unless it is in `1..=Scale::MAX`.
-    #[must_use]
     pub const fn new(scale: u32) -> Option<Self> {
         if 1 <= scale && scale <= Self::MAX { Some(Scale(scale)) } else { None }
     }
 
     /// The number of branches.
-    #[must_use]
     pub fn get(self) -> u32 {
         self.0
     }
 
     /// The highest key of a table with `per_unit` rows per unit of scale; the lowest is 1.
-    #[must_use]
     pub fn last(self, per_unit: u32) -> i32 {
-        // Within i32 for every table, by the bound on the scale.
-        i32::try_from(self.0 * per_unit).unwrap_or(i32::MAX)
+        i32::try_from(self.0 * per_unit).expect("the highest scale keeps keys within 32 bits")
     }
 }
 
@@ -79,7 +75,6 @@ const NUMBERED: [Numbered; 3] = [
 ];
 
 /// The tables: branches, tellers, accounts, and the history, which has no key.
-#[must_use]
 pub fn tables() -> Vec<Table> {
     let history = Table {
         name: "pgbench_history",
@@ -98,7 +93,6 @@ pub fn tables() -> Vec<Table> {
 }
 
 /// The rows of the table with this place in [`tables`].
-#[must_use]
 pub fn rows(scale: Scale, table: usize) -> Box<dyn Iterator<Item = Vec<Value<'static>>> + Send> {
     let Some(table) = NUMBERED.get(table) else {
         return Box::new(std::iter::empty());
@@ -136,11 +130,8 @@ impl Numbered {
 /// The sums every transaction changes alike: `TPC-B`'s consistency condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
-    /// Sum of all account balances.
     pub accounts: i64,
-    /// Sum of all teller balances.
     pub tellers: i64,
-    /// Sum of all branch balances.
     pub branches: i64,
     /// Sum of all changes in the history.
     pub history: i64,
@@ -150,9 +141,6 @@ pub struct Sums {
 
 impl Sums {
     /// Adds up, while nobody changes the tables.
-    ///
-    /// # Errors
-    /// See [`Failure`].
     pub async fn read(session: &Session<'_>) -> Result<Self, Failure> {
         const ACCOUNTS: Statement = Statement::new("SELECT SUM(abalance) FROM pgbench_accounts");
         const TELLERS: Statement = Statement::new("SELECT SUM(tbalance) FROM pgbench_tellers");
@@ -169,13 +157,10 @@ impl Sums {
     }
 
     /// Whether all four sums are equal, so that no transaction was applied in part.
-    #[must_use]
     pub fn consistent(&self) -> bool {
         [self.tellers, self.branches, self.history].iter().all(|&sum| sum == self.accounts)
     }
 
-    /// The same as a condition.
-    #[must_use]
     pub fn condition(&self) -> Condition {
         Condition {
             name: "TPC-B sums",

@@ -6,14 +6,11 @@ use crate::pgbench::{self, ACCOUNTS, Scale, Sums};
 use crate::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
 use crate::{Ending, Random, Running, Session, Statement, Table, Value};
 
-/// The balance of an account.
 pub(crate) const BALANCE: Statement =
     Statement::new("SELECT abalance FROM pgbench_accounts WHERE aid = ?");
 
-/// The workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointSelect {
-    /// The size of its tables.
     pub scale: Scale,
 }
 
@@ -56,7 +53,6 @@ impl Client for Reader {
     }
 }
 
-/// The value of one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Select {
     /// The account's number, from 1.

@@ -12,7 +12,6 @@
 /// A procedure or a function, or what these need to be there before them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Procedure {
-    /// Its name.
     pub name: &'static str,
     /// The statement that makes it, or makes it anew.
     pub create: String,
@@ -22,7 +21,6 @@ pub struct Procedure {
 
 impl Procedure {
     /// The procedures of a script, each behind those that it needs.
-    #[must_use]
     pub fn of_script(script: &'static str) -> Vec<Self> {
         let mut procedures: Vec<Procedure> = Vec::new();
         let mut is_within = false;

@@ -13,7 +13,6 @@ pub struct Random {
 
 impl Random {
     /// Returns the sequence of `seed` for one of many clients; each `stream` has its own.
-    #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
         let base = SplitMix64::new(seed).next_bits();
         let mixed = SplitMix64::new(stream).next_bits();

@@ -29,7 +29,6 @@ use crate::{Rows, Statement, Value};
 /// What is to be done with the work of a transaction that has come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Make it last.
     Commit,
     /// Undo it: the transaction found that it must not be (as one in a hundred New-Orders of
     /// TPC-C). It counts as done.
@@ -39,38 +38,28 @@ pub enum Ending {
 /// Why a statement has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// The database gave way to another transaction: the same one may succeed when it is run again.
     #[error("a conflict with another transaction ({0})")]
     Conflict(Conflict),
-    /// The database refused the statement, or the login.
     #[error("the database says: {message} ({code})")]
     Refused {
         /// The database's code, such as an SQLSTATE.
         code: String,
-        /// What it says.
         message: String,
     },
-    /// The connection is gone.
     #[error("the connection is lost: {0}")]
     Lost(String),
-    /// The rows are not those that the tables should hold.
     #[error("the tables do not hold what the workload put there: {0}")]
     Unexpected(&'static str),
-    /// Whoever waits for the transaction does not any more.
     #[error("stopped before its end")]
     Stopped,
 }
 
-/// Why a database gave way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Error)]
 pub enum Conflict {
-    /// It waited in a circle.
     #[error("deadlock")]
     Deadlock,
-    /// The transactions cannot be put into an order, or another one was first.
     #[error("serialization failure")]
     Serialization,
-    /// It waited longer for a lock than it may.
     #[error("lock timeout")]
     LockTimeout,
 }
@@ -78,7 +67,6 @@ pub enum Conflict {
 /// What becomes of the rows of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wants {
-    /// They are wanted.
     Rows,
     /// How many there were is enough; or how many were changed.
     Count,
@@ -129,9 +117,6 @@ pub trait Driver {
 /// A connection that has the answer when it returns.
 pub trait Connection {
     /// Runs a statement.
-    ///
-    /// # Errors
-    /// See [`Failure`].
     fn run(
         &mut self,
         statement: &Statement,
@@ -151,12 +136,10 @@ pub struct Session<'d> {
     driver: Rc<RefCell<dyn Driver + 'd>>,
 }
 
-/// A transaction on its way.
 pub type Running<'d, T = Ending> = Pin<Box<dyn Future<Output = Result<T, Failure>> + 'd>>;
 
 impl<'d> Session<'d> {
     /// A session whose answers come later.
-    #[must_use]
     pub fn new(driver: Rc<RefCell<dyn Driver + 'd>>) -> Self {
         Session { driver }
     }
@@ -167,9 +150,6 @@ impl<'d> Session<'d> {
     }
 
     /// Runs a statement and returns its rows.
-    ///
-    /// # Errors
-    /// See [`Failure`].
     pub async fn query(
         &self,
         statement: &Statement,
@@ -193,9 +173,6 @@ impl<'d> Session<'d> {
     }
 
     /// Runs a statement and returns how many rows it changed, or returned.
-    ///
-    /// # Errors
-    /// See [`Failure`].
     pub async fn execute(
         &self,
         statement: &Statement,

@@ -22,22 +22,16 @@ use std::fmt;
 
 use crate::Value;
 
-/// A database's way with SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// PostgreSQL.
     Postgres,
-    /// MariaDB.
     MariaDb,
-    /// SQLite.
     Sqlite,
-    /// Firebird.
     Firebird,
     /// The engine that Tidegate carries with it.
     Embedded,
 }
 
-/// A statement, with its exceptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
     sql: Cow<'static, str>,
@@ -46,27 +40,23 @@ pub struct Statement {
 
 impl Statement {
     /// A statement that all databases take, by the rules of this module.
-    #[must_use]
     pub const fn new(sql: &'static str) -> Self {
         Statement { sql: Cow::Borrowed(sql), exceptions: &[] }
     }
 
     /// A statement whose text is made at run time.
-    #[must_use]
     pub fn written(sql: String) -> Self {
         Statement { sql: Cow::Owned(sql), exceptions: &[] }
     }
 
     /// The same statement, but for these dialects in another text, with its values in the same
     /// order.
-    #[must_use]
     pub const fn except(mut self, exceptions: &'static [(Dialect, &'static str)]) -> Self {
         self.exceptions = exceptions;
         self
     }
 
     /// The text for a dialect, with `?` for each value.
-    #[must_use]
     pub fn sql(&self, dialect: Dialect) -> Cow<'_, str> {
         match self.exceptions.iter().find(|(of, _)| *of == dialect) {
             Some((_, sql)) => Cow::Borrowed(sql),

@@ -15,45 +15,35 @@ use std::fmt::Write;
 
 use crate::{Dialect, Statement};
 
-/// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Its name.
     pub name: &'static str,
     /// Its columns, from left to right.
     pub columns: Vec<Column>,
     /// The columns of its primary key, in order; none when it has no key.
     pub primary_key: Vec<&'static str>,
-    /// Its other indexes.
     pub indexes: Vec<Index>,
 }
 
-/// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
     pub name: &'static str,
-    /// What it holds.
     pub kind: Type,
-    /// Whether it may hold nothing.
     pub nullable: bool,
 }
 
 impl Column {
     /// A column that always holds something.
-    #[must_use]
     pub const fn new(name: &'static str, kind: Type) -> Self {
         Column { name, kind, nullable: false }
     }
 
     /// A column that may hold nothing.
-    #[must_use]
     pub const fn nullable(name: &'static str, kind: Type) -> Self {
         Column { name, kind, nullable: true }
     }
 }
 
-/// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// A whole number of 32 bits.
@@ -68,12 +58,9 @@ pub enum Type {
     Timestamp,
 }
 
-/// A secondary index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
-    /// Its name.
     pub name: &'static str,
-    /// Its columns, in order.
     pub columns: Vec<&'static str>,
     /// Whether two rows may not have the same values in them.
     pub unique: bool,
@@ -81,7 +68,6 @@ pub struct Index {
 
 impl Table {
     /// The statement that makes the table with its primary key, empty.
-    #[must_use]
     pub fn create(&self, dialect: Dialect) -> String {
         let mut sql = format!("CREATE TABLE {} (", self.name);
         for (place, column) in self.columns.iter().enumerate() {
@@ -98,7 +84,6 @@ impl Table {
     }
 
     /// The statements that make its other indexes, to be run when it has been filled.
-    #[must_use]
     pub fn create_indexes(&self) -> Vec<String> {
         let create = |index: &Index| {
             let unique = if index.unique { "UNIQUE " } else { "" };
@@ -109,13 +94,11 @@ impl Table {
     }
 
     /// The statement that removes the table, which must be there.
-    #[must_use]
     pub fn drop(&self) -> String {
         format!("DROP TABLE {}", self.name)
     }
 
     /// The statement that inserts one row, its values in the order of the columns.
-    #[must_use]
     pub fn insert(&self) -> Statement {
         let columns: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
         let places = vec!["?"; columns.len()].join(", ");
@@ -126,7 +109,6 @@ impl Table {
 
 impl Type {
     /// The type's name in a dialect.
-    #[must_use]
     pub fn name(self, dialect: Dialect) -> String {
         match self {
             Type::Int => "integer".to_owned(),
@@ -142,6 +124,48 @@ impl Type {
         }
     }
 }
+
+/// Defines the tables of a workload: `tables()`, and for each a constant that is its place there.
+///
+/// A table is its constant, its name, its primary key in parentheses, its other indexes (`index` or
+/// `unique`) and its columns; one that may hold nothing is `null`.
+macro_rules! tables {
+    (@null) => { false };
+    (@null null) => { true };
+    (@unique index) => { false };
+    (@unique unique) => { true };
+    ($(
+        $place:ident $table:ident ($($key:ident),*)
+        $($index:ident $index_name:ident ($($indexed:ident),+))*
+        { $($column:ident: $kind:ident $(($length:literal))? $($null:ident)?,)+ }
+    )+) => {
+        #[allow(clippy::upper_case_acronyms, reason = "they are called like their constants")]
+        #[allow(non_camel_case_types, reason = "they are called like their constants")]
+        enum Places { $($place),+ }
+        $(
+            #[allow(dead_code, reason = "some tables are empty at the start")]
+            pub(super) const $place: usize = Places::$place as usize;
+        )+
+
+        pub(super) fn tables() -> Vec<$crate::Table> {
+            vec![$($crate::Table {
+                name: stringify!($table),
+                columns: vec![$($crate::Column {
+                    name: stringify!($column),
+                    kind: $crate::Type::$kind $(($length))?,
+                    nullable: $crate::table::tables!(@null $($null)?),
+                }),+],
+                primary_key: vec![$(stringify!($key)),*],
+                indexes: vec![$($crate::Index {
+                    name: stringify!($index_name),
+                    columns: vec![$(stringify!($indexed)),+],
+                    unique: $crate::table::tables!(@unique $index),
+                }),*],
+            }),+]
+        }
+    };
+}
+pub(crate) use tables;
 
 #[cfg(test)]
 mod tests {

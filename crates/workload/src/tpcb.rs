@@ -30,10 +30,8 @@ const HISTORY: Statement = Statement::new(
      VALUES (?, ?, ?, ?, CURRENT_TIMESTAMP)",
 );
 
-/// The workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tpcb {
-    /// The size of its tables.
     pub scale: Scale,
     /// Whether each row is read before it is changed, which pgbench does not.
     pub reads_first: bool,
@@ -41,7 +39,6 @@ pub struct Tpcb {
 
 impl Tpcb {
     /// pgbench's transaction on tables of this size.
-    #[must_use]
     pub const fn new(scale: Scale) -> Self {
         Tpcb { scale, reads_first: false }
     }
@@ -85,7 +82,6 @@ impl Client for Teller {
     }
 }
 
-/// The values of one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// The account's number, from 1.
@@ -103,7 +99,6 @@ pub struct Transfer {
 impl Transfer {
     /// Draws the values with pgbench's ranges: account, branch and teller independent of each
     /// other, so that the teller and the account need not be the branch's.
-    #[must_use]
     pub fn draw(scale: Scale, draw: &mut Random) -> Self {
         Transfer {
             account: draw.between(1, scale.last(ACCOUNTS)),

@@ -60,7 +60,7 @@ mod stock_level;
 mod terminal;
 
 pub use procedures::Form;
-pub use scale::{DISTRICTS, Scale, ScaleError};
+pub use scale::{DISTRICTS, Scale, TpccScaleError};
 pub use terminal::Mix;
 
 use crate::workload::{Client, Condition, Depth, Kind, Workload};
@@ -96,12 +96,9 @@ const CALLED_KINDS: [Kind; 5] = [
     Kind { name: "stock-level", phases: procedures::PHASES },
 ];
 
-/// The workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tpcc {
-    /// The size of the database.
     pub scale: Scale,
-    /// The shares of the transactions.
     pub mix: Mix,
     /// Whether clients take keying and think times; without, each starts its next transaction at
     /// once.
@@ -112,7 +109,6 @@ pub struct Tpcc {
 
 impl Tpcc {
     /// The standard mix without keying and think times, as statements.
-    #[must_use]
     pub fn new(scale: Scale) -> Self {
         Tpcc { scale, mix: Mix::STANDARD, takes_time: false, form: Form::Statements }
     }

@@ -9,9 +9,7 @@ use std::borrow::Cow;
 /// What a statement is given, or a column holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// SQL's NULL.
     Null,
-    /// A whole number.
     Int(i64),
     /// Text, without trailing spaces where the column has a fixed width.
     Text(Cow<'a, str>),
@@ -61,25 +59,19 @@ enum Cell {
 
 impl Rows {
     /// No rows yet, each to have so many columns.
-    #[must_use]
     pub fn new(width: usize) -> Self {
         Rows { width, ..Rows::default() }
     }
 
     /// How many columns each row has.
-    #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// How many rows there are.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.cells.len().checked_div(self.width).unwrap_or(0)
     }
 
-    /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
@@ -95,7 +87,7 @@ impl Rows {
 
     /// Appends the next cell as text, or as digits of a number.
     pub fn push_text(&mut self, text: &[u8]) {
-        let place = |len| u32::try_from(len).unwrap_or(u32::MAX);
+        let place = |len| u32::try_from(len).expect("an answer has less than 4 GiB of text");
         let from = place(self.text.len());
         self.text.extend_from_slice(text);
         self.cells.push(Cell::Text(from, place(self.text.len())));
@@ -121,7 +113,6 @@ impl Rows {
     }
 
     /// The number in a column; `None` for NULL, for text that is no number, and where no cell is.
-    #[must_use]
     pub fn int(&self, row: usize, column: usize) -> Option<i64> {
         match self.cell(row, column)? {
             Cell::Null => None,
@@ -132,16 +123,13 @@ impl Rows {
 
     /// The text in a column, without the spaces that pad a fixed width; `None` for NULL, for a
     /// number that came as one, for what is not UTF-8, and where no cell is.
-    #[must_use]
     pub fn text(&self, row: usize, column: usize) -> Option<&str> {
         let Cell::Text(from, until) = self.cell(row, column)? else { return None };
-        let (from, until) = (usize::try_from(from).ok()?, usize::try_from(until).ok()?);
-        let text = std::str::from_utf8(self.text.get(from..until)?).ok()?;
+        let text = std::str::from_utf8(&self.text[from as usize..until as usize]).ok()?;
         Some(text.trim_end_matches(' '))
     }
 
     /// Whether a cell is there and holds NULL.
-    #[must_use]
     pub fn is_null(&self, row: usize, column: usize) -> bool {
         self.cell(row, column) == Some(Cell::Null)
     }

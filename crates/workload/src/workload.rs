@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use thiserror::Error;
 
 use crate::{Dialect, Procedure, Running, Session, Table, Value};
@@ -25,7 +26,6 @@ pub trait Workload: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Its tables.
     fn tables(&self) -> Vec<Table>;
 
     /// The rows that the table with this place in [`Workload::tables`] holds at the start, in the
@@ -50,7 +50,6 @@ pub trait Workload: fmt::Debug + Send + Sync {
 /// Returns the mean time that a client thinks before a transaction, as Little's law needs it: the
 /// mean of what [`THINKERS`] clients draw before [`THOUGHTS`] transactions each, from a fixed seed.
 /// It is exact for workloads without think time; else its standard error is about a hundredth.
-#[must_use]
 pub fn mean_think_time(workload: &dyn Workload) -> Duration {
     let of_client = |number| {
         let mut client = workload.client(number, THINKERS, 0);
@@ -76,7 +75,6 @@ const THOUGHTS: usize = 500;
 #[error("{0}")]
 pub struct Unfit(pub String);
 
-/// A kind of transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// Its name, such as `new-order`.
@@ -85,9 +83,7 @@ pub struct Kind {
     pub phases: &'static [&'static str],
 }
 
-/// One of many clients.
 pub trait Client: Send {
-    /// Its next transaction.
     fn next(&mut self) -> Arc<dyn Transaction>;
 
     /// How long it thinks before that: none, but for workloads with think time.
@@ -123,16 +119,15 @@ pub trait Transaction: fmt::Debug + Send + Sync {
     /// is to know of it is known from then on, because a commit may fail.
     fn committed(&self) {}
 
-    /// Its logic.
     fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_>;
 }
 
 /// How much is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Depth {
-    /// What takes seconds.
+    #[default]
     Quick,
-    /// All of it.
     Full,
 }
 

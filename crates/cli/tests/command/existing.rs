@@ -11,9 +11,8 @@ use tidegate_subject::postgres::{self, Authentication, Postgres};
 use tidegate_subject::server::free_port;
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_subject::url::Url;
-use tidegate_workload::{Connection, Statement, Wants};
 
-use crate::support::{PATIENCE, text, tidegate};
+use crate::support::{PATIENCE, number, server, text, tidegate};
 
 /// A run of two executions.
 const FILE: &str = r#"
@@ -90,19 +89,14 @@ impl Ended {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "why a test has nothing to do")]
-fn server() -> Option<Postgres> {
-    if let Err(error) = Postgres::find() {
-        println!("skipped: {error}");
-        return None;
-    }
+fn guest() -> Option<Postgres> {
     let authentication = Authentication::ScramSha256("s3cret".to_owned());
-    Some(Postgres::start(postgres::Options { authentication, ..Default::default() }).unwrap())
+    server(postgres::Options { authentication, ..Default::default() })
 }
 
 #[test]
 fn postgresql_by_its_url_is_measured_and_left_as_it_was() {
-    let Some(server) = server() else { return };
+    let Some(server) = guest() else { return };
     let mut client = server.connect().unwrap();
     client.query("CREATE TABLE pgbench_accounts (kept integer)").unwrap();
     let databases = "SELECT string_agg(datname, ' ' ORDER BY datname) FROM pg_database";
@@ -131,7 +125,7 @@ fn postgresql_by_its_url_is_measured_and_left_as_it_was() {
 
 #[test]
 fn what_is_not_to_be_had_is_refused_by_its_line_before_anything_is_there() {
-    let Some(server) = server() else { return };
+    let Some(server) = guest() else { return };
     let url: Url = server.url().parse().unwrap();
     let nobody = free_port().unwrap();
     for (url, expected) in [
@@ -200,9 +194,7 @@ fn tables_are_checked_as_deeply_as_the_file_says() {
         ended.was_done("s3cret");
         let store = ended.directory.path().join("results.db");
         let mut store = SqliteConnection::open(&store, PATIENCE).unwrap();
-        let count = Statement::new("SELECT COUNT(*) FROM consistency");
-        let reply = store.run(&count, &[], Wants::Rows).unwrap();
-        assert_eq!(reply.rows.int(0, 0), Some(expected));
+        assert_eq!(number(&mut store, "SELECT COUNT(*) FROM consistency"), Some(expected));
     }
 }
 

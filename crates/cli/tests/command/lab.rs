@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,11 +11,10 @@ use tidegate_lab::experiment::{Choice, read};
 use tidegate_lab::laboratory::Laboratory;
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::firebird::Firebird;
-use tidegate_subject::postgres::{self, Postgres};
-use tidegate_subject::sqlite::SqliteConnection;
-use tidegate_workload::{Random, Statement, Wants};
+use tidegate_subject::postgres;
+use tidegate_workload::Random;
 
-use crate::support::{PATIENCE, text, tidegate};
+use crate::support::{Lab, PATIENCE, number, server, text};
 
 /// 2 runs of 5 batchsets of 4 MPLs twice. An execution lasts a millionth of its time.
 const FILE: &str = r#"
@@ -37,49 +36,12 @@ rose = [100.0]
 "#;
 const EXECUTIONS: i64 = 80;
 
-/// An experiment file, a store, and the program at work on them.
-struct Bench {
-    directory: tempfile::TempDir,
-    store: String,
+fn run(lab: &Lab) -> Child {
+    lab.command(&["run", &lab.file()]).spawn().unwrap()
 }
 
-impl Bench {
-    fn new(file: &str) -> Bench {
-        let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("e.toml"), file).unwrap();
-        let store = directory.path().join("results.db").to_str().unwrap().to_owned();
-        Bench { directory, store }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.directory.path().join(name).to_str().unwrap().to_owned()
-    }
-
-    fn lab(&self, arguments: &[&str]) -> Command {
-        let mut command = tidegate(&["--log-level", "off", "lab", "--store", &self.store]);
-        command.args(arguments).env("TMPDIR", self.directory.path());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    /// The end of a command that must succeed.
-    fn done(&self, arguments: &[&str]) -> String {
-        let output = self.lab(arguments).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-        text(&output.stdout)
-    }
-
-    fn run(&self) -> Child {
-        self.lab(&["run", &self.path("e.toml")]).spawn().unwrap()
-    }
-
-    fn resume(&self) -> Child {
-        self.lab(&["resume", "1"]).spawn().unwrap()
-    }
-
-    fn open(&self) -> Box<dyn Transactional> {
-        Box::new(SqliteConnection::open(Path::new(&self.store), PATIENCE).unwrap())
-    }
+fn resume(lab: &Lab) -> Child {
+    lab.command(&["resume", "1"]).spawn().unwrap()
 }
 
 /// Waits until a statement finds a number above 0, which it does soon.
@@ -90,11 +52,6 @@ fn wait_for(connection: &mut dyn Transactional, sql: &str) {
         assert!(start.elapsed() < PATIENCE, "it never came to {sql}");
         std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-fn number(connection: &mut dyn Transactional, sql: &str) -> Option<i64> {
-    let reply = connection.run(&Statement::written(sql.to_owned()), &[], Wants::Rows);
-    reply.ok()?.rows.int(0, 0)
 }
 
 fn signal(child: &Child, signal: Signal) {
@@ -129,31 +86,31 @@ fn killed_at_any_moment_it_ends_with_what_was_planned() {
     let seed = u64::from(now.subsec_nanos());
     println!("seed {seed}");
     let mut draw = Random::new(seed, 0);
-    let bench = Bench::new(FILE);
+    let lab = Lab::new(FILE);
     for kill in 0..12 {
-        let is_begun = bench.done(&["list"]).contains("1: try");
-        let mut child = if is_begun { bench.resume() } else { bench.run() };
+        let is_begun = lab.done(&["list"]).contains("1: try");
+        let mut child = if is_begun { resume(&lab) } else { run(&lab) };
         let wait_ms = draw.between(0, 40 + 20 * kill);
         std::thread::sleep(Duration::from_millis(u64::try_from(wait_ms).unwrap()));
         signal(&child, Signal::KILL);
         child.wait().unwrap();
-        let listed = bench.done(&["list"]);
+        let listed = lab.done(&["list"]);
         assert!(!listed.contains("2: "), "{listed}");
     }
-    if !bench.done(&["list"]).contains("1: try") {
-        bench.done(&["run", &bench.path("e.toml")]);
+    if !lab.done(&["list"]).contains("1: try") {
+        lab.done(&["run", &lab.file()]);
     }
-    let resumed = bench.done(&["resume", "1"]);
+    let resumed = lab.done(&["resume", "1"]);
     assert!(resumed.contains("80 of 80 executions done"), "{resumed}");
-    let mut connection = bench.open();
+    let mut connection = lab.open();
     let cut_off = "SELECT COUNT(*) FROM attempt a WHERE a.id NOT IN \
                    (SELECT attempt FROM measurement) AND a.id NOT IN (SELECT attempt FROM failure)";
-    let cut_off = number(&mut *connection, cut_off).unwrap();
+    let cut_off = number(&mut connection, cut_off).unwrap();
     assert!(cut_off <= 12, "{cut_off} attempts cut off by 12 kills");
-    all_is_done_once(&mut *connection, EXECUTIONS, cut_off);
+    all_is_done_once(&mut connection, EXECUTIONS, cut_off);
     // There is nothing left to resume.
-    bench.done(&["resume", "1"]);
-    all_is_done_once(&mut *connection, EXECUTIONS, cut_off);
+    lab.done(&["resume", "1"]);
+    all_is_done_once(&mut connection, EXECUTIONS, cut_off);
 }
 
 /// Two executions of two seconds each.
@@ -170,54 +127,54 @@ const OPEN: &str = "SELECT COUNT(*) FROM attempt WHERE id NOT IN (SELECT attempt
 
 #[test]
 fn an_execution_that_was_cut_off_is_tried_again() {
-    let bench = Bench::new(&slow());
-    drop(bench.done(&["list"]));
-    let mut connection = bench.open();
-    let mut child = bench.run();
-    wait_for(&mut *connection, OPEN);
+    let lab = Lab::new(&slow());
+    drop(lab.done(&["list"]));
+    let mut connection = lab.open();
+    let mut child = run(&lab);
+    wait_for(&mut connection, OPEN);
     signal(&child, Signal::KILL);
     child.wait().unwrap();
-    let attempts = bench.path("out/attempts.csv");
-    bench.done(&["export", "1", "--out", &bench.path("out")]);
+    let attempts = lab.text_path("out/attempts.csv");
+    lab.done(&["export", "1", "--out", &lab.text_path("out")]);
     assert!(fs::read_to_string(&attempts).unwrap().contains(",cut off,"));
-    bench.done(&["resume", "1"]);
-    all_is_done_once(&mut *connection, 2, 1);
+    lab.done(&["resume", "1"]);
+    all_is_done_once(&mut connection, 2, 1);
     let twice = "SELECT COUNT(*) FROM attempt WHERE number = 2";
-    assert_eq!(number(&mut *connection, twice), Some(1));
+    assert_eq!(number(&mut connection, twice), Some(1));
 }
 
 #[test]
 fn ctrl_c_ends_with_a_word_on_how_to_go_on() {
-    let bench = Bench::new(&slow());
-    drop(bench.done(&["list"]));
-    let mut connection = bench.open();
-    let child = bench.run();
-    wait_for(&mut *connection, OPEN);
+    let lab = Lab::new(&slow());
+    drop(lab.done(&["list"]));
+    let mut connection = lab.open();
+    let child = run(&lab);
+    wait_for(&mut connection, OPEN);
     signal(&child, Signal::INT);
     let output = child.wait_with_output().unwrap();
     stopped_resumably(&output);
-    assert_eq!(number(&mut *connection, "SELECT COUNT(*) FROM failure"), Some(1));
-    bench.done(&["resume", "1"]);
-    all_is_done_once(&mut *connection, 2, 0);
+    assert_eq!(number(&mut connection, "SELECT COUNT(*) FROM failure"), Some(1));
+    lab.done(&["resume", "1"]);
+    all_is_done_once(&mut connection, 2, 0);
 }
 
 #[test]
 fn a_second_laboratory_on_a_file_is_refused() {
-    let bench = Bench::new(&slow());
-    drop(bench.done(&["list"]));
-    let mut connection = bench.open();
-    let mut child = bench.run();
-    wait_for(&mut *connection, OPEN);
-    let output = bench.resume().wait_with_output().unwrap();
+    let lab = Lab::new(&slow());
+    drop(lab.done(&["list"]));
+    let mut connection = lab.open();
+    let mut child = run(&lab);
+    wait_for(&mut connection, OPEN);
+    let output = resume(&lab).wait_with_output().unwrap();
     let error = text(&output.stderr);
     let holder = format!("process {}: one laboratory measures into a file", child.id());
     assert!(output.status.code() == Some(1) && error.contains(&holder), "{error}");
-    assert!(bench.done(&["show", "1"]).contains("of 2 executions done"));
+    assert!(lab.done(&["show", "1"]).contains("of 2 executions done"));
     // Whoever is killed lets go.
     signal(&child, Signal::KILL);
     child.wait().unwrap();
-    bench.done(&["resume", "1"]);
-    all_is_done_once(&mut *connection, 2, 1);
+    lab.done(&["resume", "1"]);
+    all_is_done_once(&mut connection, 2, 1);
 }
 
 /// What cannot be had here any more is left, which is no success.
@@ -227,15 +184,14 @@ fn what_is_left_is_said_and_is_an_exit_code() {
     let url = format!("url = \"sqlite:{}\"", gone.path().join("lab.db").display());
     let file = slow().replace("\"2000000s\"", "\"1s\"");
     let file = file.replace("[\"simulated\"]", "[\"simulated\", \"sqlite\"]");
-    let bench = Bench::new(&format!("{file}\n[subject.sqlite]\n{url}\n"));
-    drop(bench.done(&["list"]));
-    let path = bench.path("e.toml");
-    let experiment = read(Path::new(&path), &Choice::default()).unwrap();
-    let mut laboratory = Laboratory::open(&bench.store, "none".into()).unwrap();
+    let lab = Lab::new(&format!("{file}\n[subject.sqlite]\n{url}\n"));
+    drop(lab.done(&["list"]));
+    let experiment = read(&lab.path("e.toml"), &Choice::default()).unwrap();
+    let mut laboratory = Laboratory::open(&lab.store, "none".into()).unwrap();
     laboratory.begin(&experiment).unwrap();
     drop((laboratory, gone));
     for _ in 0..2 {
-        let output = bench.resume().wait_with_output().unwrap();
+        let output = resume(&lab).wait_with_output().unwrap();
         let (said, error) = (text(&output.stdout), text(&output.stderr));
         assert_eq!(output.status.code(), Some(1), "{said} {error}");
         assert!(said.contains("left out: sqlite, 1 processor: "), "{said}");
@@ -246,40 +202,40 @@ fn what_is_left_is_said_and_is_an_exit_code() {
 
 #[test]
 fn a_store_that_is_not_there_is_not_made_by_looking() {
-    let bench = Bench::new(FILE);
-    let out = bench.path("out");
+    let lab = Lab::new(FILE);
+    let out = lab.text_path("out");
     for arguments in
         [&["show", "1"][..], &["tap", "1"], &["resume", "1"], &["export", "1", "--out", &out]]
     {
-        let output = bench.lab(arguments).output().unwrap();
+        let output = lab.command(arguments).output().unwrap();
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
-        let expected = format!("error: there is no result store {}: ", bench.store);
+        let expected = format!("error: there is no result store {}: ", lab.store);
         assert!(error.starts_with(&expected), "{error}");
     }
-    assert!(!Path::new(&bench.store).exists());
+    assert!(!Path::new(&lab.store).exists());
 }
 
 /// A condition that did not hold, and a check that was lost, are seen by all who look.
 #[test]
 fn a_violated_condition_has_an_exit_code_of_its_own() {
-    let bench = Bench::new(&slow().replace("\"2000000s\"", "\"1s\""));
-    bench.done(&["run", &bench.path("e.toml")]);
-    let connection = SqliteConnection::open(Path::new(&bench.store), PATIENCE).unwrap();
+    let lab = Lab::new(&slow().replace("\"2000000s\"", "\"1s\""));
+    lab.done(&["run", &lab.file()]);
+    let connection = lab.open();
     connection.batch("DROP TRIGGER consistency_no_delete; DELETE FROM consistency").unwrap();
     // Nobody knows of a violation, so this is no failure.
-    let resumed = bench.done(&["resume", "1"]);
+    let resumed = lab.done(&["resume", "1"]);
     assert_eq!(resumed.matches(", start 1: not checked: ").count(), 2, "{resumed}");
     let violation = "INSERT INTO consistency (start, batchset, condition, violation) \
                      VALUES (1, 1, 'sums', '1 is not 2')";
     connection.batch(violation).unwrap();
-    let output = bench.resume().wait_with_output().unwrap();
+    let output = resume(&lab).wait_with_output().unwrap();
     let (said, error) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(3), "{said} {error}");
     assert!(said.contains("run 1, batchset 1: sums: 1 is not 2"), "{said}");
     assert!(error.contains("error: consistency conditions violated: 1; "), "{error}");
     let shown: serde_json::Value =
-        serde_json::from_str(&bench.done(&["show", "1", "--json"])).unwrap();
+        serde_json::from_str(&lab.done(&["show", "1", "--json"])).unwrap();
     assert_eq!(shown["violations"][0], "run 1, batchset 1: sums: 1 is not 2");
     assert_eq!(shown["unchecked"].as_array().unwrap().len(), 1, "{shown}");
 }
@@ -296,18 +252,18 @@ fn ctrl_c_stops_a_firebird_with_clients_at_work() {
         .replace("processors = [1, 2]\n", "")
         .replace("from = 100, to = 400, step = 100", "from = 8, to = 8, step = 1")
         .replace("\"5000s\"", "\"600s\"");
-    let bench = Bench::new(&file);
+    let lab = Lab::new(&file);
     // The server runs as another user, who must get to its directory.
-    fs::set_permissions(bench.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    drop(bench.done(&["list"]));
-    let mut connection = bench.open();
-    let child = bench.run();
-    wait_for(&mut *connection, OPEN);
+    fs::set_permissions(lab.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    drop(lab.done(&["list"]));
+    let mut connection = lab.open();
+    let child = run(&lab);
+    wait_for(&mut connection, OPEN);
     // Nothing outside tells when the clients are at work, which they are soon.
     std::thread::sleep(Duration::from_secs(2));
     signal(&child, Signal::INT);
     stopped_resumably(&child.wait_with_output().unwrap());
-    let entries = fs::read_dir(bench.directory.path()).unwrap();
+    let entries = fs::read_dir(lab.directory.path()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let left: Vec<String> = names.filter(|name| name.starts_with("tidegate-")).collect();
     assert!(left.is_empty(), "{left:?}");
@@ -332,12 +288,12 @@ exec "$TIDEGATE" --log-level off lab --store "$DISK/results.db" resume 1
 
 #[test]
 fn a_full_disk_stops_it_until_there_is_space() {
-    let bench = Bench::new(FILE);
-    fs::create_dir(bench.path("disk")).unwrap();
+    let lab = Lab::new(FILE);
+    fs::create_dir(lab.text_path("disk")).unwrap();
     let output = Command::new("unshare")
         .args(["--map-root-user", "--mount", "sh", "-c", FULL_DISK, "sh", "600k"])
-        .env("DISK", bench.path("disk"))
-        .env("FILE", bench.path("e.toml"))
+        .env("DISK", lab.text_path("disk"))
+        .env("FILE", lab.text_path("e.toml"))
         .env("TIDEGATE", env!("CARGO_BIN_EXE_tidegate"))
         .output();
     let Ok(output) = output else {
@@ -359,22 +315,18 @@ fn a_full_disk_stops_it_until_there_is_space() {
 
 #[test]
 fn a_lost_connection_to_the_store_stops_it_until_there_is_one() {
-    if let Err(error) = Postgres::find() {
-        println!("skipped: {error}");
-        return;
-    }
-    let server = Postgres::start(postgres::Options::default()).unwrap();
-    let mut bench = Bench::new(&slow());
-    bench.store = server.url();
+    let Some(server) = server(postgres::Options::default()) else { return };
+    let mut lab = Lab::new(&slow());
+    lab.store = server.url();
     let mut connection = server.connect().unwrap();
-    let child = bench.run();
+    let child = run(&lab);
     wait_for(&mut connection, OPEN);
     let end = "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity \
                WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
     assert_eq!(number(&mut connection, end), Some(1));
     let error = stopped_resumably(&child.wait_with_output().unwrap());
     assert!(error.contains("the result store failed"), "{error}");
-    bench.done(&["resume", "1"]);
+    lab.done(&["resume", "1"]);
     all_is_done_once(&mut connection, 2, 1);
 }
 
@@ -387,22 +339,21 @@ fn each_run_has_its_processors_and_leaves_all_to_the_next() {
         eprintln!("skipped: one processor only");
         return;
     }
-    let bench = Bench::new(
+    let lab = Lab::new(
         "name = \"two\"\nscenario = \"characterise\"\nsubjects = [\"sqlite\", \"embedded\"]\n\
          processors = [1, 2]\nmpl = [2]\nctl = \"200ms\"\nwarmup = \"100ms\"\n\
          [workload]\nkind = \"ds2\"\n",
     );
-    bench.done(&["run", &bench.path("e.toml")]);
-    let mut store = bench.open();
-    let mut count = |sql: &str| number(&mut *store, sql).unwrap();
+    lab.done(&["run", &lab.file()]);
+    let mut store = lab.open();
+    let mut count = |sql: &str| number(&mut store, sql).unwrap();
     assert_eq!(count("SELECT COUNT(*) FROM measurement"), 4);
     let joined = "FROM measurement m, execution x, batchset b, run r \
                   WHERE m.execution = x.id AND x.batchset = b.id AND b.run = r.id";
     let others = format!("SELECT COUNT(*) {joined} AND m.processors <> r.processors");
     assert_eq!(count(&others), 0);
     assert_eq!(count("SELECT COUNT(*) FROM machine"), 1);
-    let left =
-        fs::read_dir(bench.directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let left = fs::read_dir(lab.directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let is_ours = |name: &str| name == "e.toml" || name.starts_with("results.db");
     let left: Vec<_> = left.filter(|name| !is_ours(&name.to_string_lossy())).collect();
     assert!(left.is_empty(), "{left:?}");
@@ -412,15 +363,15 @@ fn each_run_has_its_processors_and_leaves_all_to_the_next() {
 /// left behind.
 #[test]
 fn workers_refuse_a_store_in_a_file_before_a_plan_is_written() {
-    let bench = Bench::new(FILE);
-    let output = bench.lab(&["run", &bench.path("e.toml"), "--workers"]).output().unwrap();
+    let lab = Lab::new(FILE);
+    let output = lab.command(&["run", &lab.file(), "--workers"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let files = fs::read_dir(bench.directory.path()).unwrap();
+    let files = fs::read_dir(lab.directory.path()).unwrap();
     assert_eq!(files.count(), 1, "something was written");
-    bench.done(&["run", &bench.path("e.toml")]);
-    let output = bench.lab(&["resume", "1", "--workers"]).output().unwrap();
+    lab.done(&["run", &lab.file()]);
+    let output = lab.command(&["resume", "1", "--workers"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert_eq!(bench.done(&["list"]).lines().count(), 1);
+    assert_eq!(lab.done(&["list"]).lines().count(), 1);
 }
 
 #[test]
@@ -438,18 +389,18 @@ fn a_bad_file_is_refused_before_anything_is_there() {
         ("rose = [100.0]", "rose = []", "line 12: `factors` leaves no batchset"),
         ("rose = [100.0]", "rose = [100.0", "line 16"),
     ] {
-        let bench = Bench::new(&FILE.replace(from, to));
+        let lab = Lab::new(&FILE.replace(from, to));
         for command in ["run", "plan"] {
-            let output = bench.lab(&[command, &bench.path("e.toml")]).output().unwrap();
+            let output = lab.command(&[command, &lab.file()]).output().unwrap();
             let error = text(&output.stderr);
             assert_eq!(output.status.code(), Some(2), "{to}: {error}");
             assert!(error.contains("e.toml: ") && error.contains(expected), "{to}: {error}");
         }
-        let files = fs::read_dir(bench.directory.path()).unwrap();
+        let files = fs::read_dir(lab.directory.path()).unwrap();
         assert_eq!(files.count(), 1, "{to}: something was written");
     }
-    let bench = Bench::new(FILE);
-    let (file, many) = (bench.path("e.toml"), bench.path("many.toml"));
+    let lab = Lab::new(FILE);
+    let (file, many) = (lab.text_path("e.toml"), lab.text_path("many.toml"));
     fs::write(&many, FILE.replace("[1, 2]", "[4096]")).unwrap();
     for (arguments, expected) in [
         (&["run", "none.toml"][..], "cannot read none.toml"),
@@ -458,10 +409,10 @@ fn a_bad_file_is_refused_before_anything_is_there() {
         (&["run", &file, "--subject", "oracle"], "no subject is called `oracle`"),
         (&["export", "1", "--format", "xls", "--out", "out"], "no format is called `xls`"),
     ] {
-        let output = bench.lab(arguments).output().unwrap();
+        let output = lab.command(arguments).output().unwrap();
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(expected), "{error}");
     }
-    assert_eq!(fs::read_dir(bench.directory.path()).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(lab.directory.path()).unwrap().count(), 2);
 }

@@ -7,11 +7,10 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tidegate_subject::connection::Transactional;
-use tidegate_subject::postgres::{self, Postgres};
+use tidegate_subject::postgres;
 use tidegate_subject::sqlite::SqliteConnection;
-use tidegate_workload::{Statement, Wants};
 
-use crate::support::{PATIENCE, text, tidegate, wait_until};
+use crate::support::{Lab, number, server, text, tidegate, wait_until};
 
 /// One curve and one course of a controller.
 const THRASH: &str = r#"
@@ -55,37 +54,25 @@ echo "a warning" >&2
 exit "${CODE:-0}"
 "#;
 
-struct Bench {
-    directory: tempfile::TempDir,
-    store: String,
-}
+/// A laboratory, and an interpreter for the package.
+struct Bench(Lab);
 
 impl Bench {
     /// A store with experiment 1, a curve, and 2, which is none.
     fn new() -> Bench {
-        let directory = tempfile::tempdir().unwrap();
-        let store = directory.path().join("results.db").to_str().unwrap().to_owned();
-        let bench = Bench { directory, store };
-        bench.fill();
-        bench
+        Bench(Lab::new(THRASH)).filled()
     }
 
-    fn fill(&self) {
+    fn filled(self) -> Bench {
         for file in [THRASH, AUTOTUNE] {
-            let path = self.path("e.toml");
-            fs::write(&path, file).unwrap();
-            let mut command = tidegate(&["--log-level", "off", "lab", "--store", &self.store]);
-            let output = command.arg("run").arg(&path).output().unwrap();
-            assert!(output.status.success(), "{}", text(&output.stderr));
+            fs::write(self.0.file(), file).unwrap();
+            self.0.done(&["run", &self.0.file()]);
         }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self
     }
 
     fn script(&self, name: &str, script: &str) -> PathBuf {
-        let path = self.path(name);
+        let path = self.0.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -93,21 +80,20 @@ impl Bench {
     }
 
     fn report(&self, python: &Path, experiments: &[&str]) -> Command {
-        let mut command = tidegate(&["report", "--store", &self.store, "--out", "there"]);
-        command.args(experiments).current_dir(self.directory.path());
-        command.env("TIDEGATE_PYTHON", python).env("NOTES", self.path("notes"));
+        let mut command = tidegate(&["report", "--store", &self.0.store, "--out", "there"]);
+        command.args(experiments).current_dir(self.0.directory.path());
+        command.env("TIDEGATE_PYTHON", python).env("NOTES", self.0.path("notes"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
     fn notes(&self) -> String {
-        fs::read_to_string(self.path("notes")).unwrap()
+        fs::read_to_string(self.0.path("notes")).unwrap()
     }
 }
 
 fn count(connection: &mut dyn Transactional, sql: &str) -> i64 {
-    let reply = connection.run(&Statement::written(sql.to_owned()), &[], Wants::Rows);
-    reply.unwrap().rows.int(0, 0).unwrap()
+    number(connection, sql).unwrap()
 }
 
 #[test]
@@ -117,12 +103,12 @@ fn curves_are_analysed_and_the_package_writes_the_report() {
     let output = bench.report(&python, &["1", "2"]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!((text(&output.stdout), text(&output.stderr)), (say("written"), say("a warning")));
-    let store = &bench.store;
+    let store = &bench.0.store;
     let expected = format!(
         "-m\ntidegate_analysis\nreport\n--store\n{store}\n--out\nthere\n1\n2\nstore {store}\n"
     );
     assert_eq!(bench.notes(), expected);
-    let mut connection = SqliteConnection::open(Path::new(store), PATIENCE).unwrap();
+    let mut connection = bench.0.open();
     let analyses = |connection: &mut SqliteConnection| {
         let all = count(connection, "SELECT COUNT(*) FROM analysis");
         (all, count(connection, "SELECT COUNT(*) FROM analysis WHERE experiment = 1"))
@@ -150,7 +136,7 @@ fn what_is_missing_is_said_with_what_installs_it() {
     let without = bench.script("without", "#!/bin/sh\nexit 1\n");
     let python = bench.script("python", NOTES);
     for (python, experiments, expected) in [
-        (&bench.path("nowhere"), &["1"][..], "nowhere: No such file"),
+        (&bench.0.path("nowhere"), &["1"][..], "nowhere: No such file"),
         (&without, &["1"], "without has no package tidegate_analysis; `make analysis` installs"),
         (&python, &["1", "7"], "no experiment 7"),
     ] {
@@ -160,13 +146,13 @@ fn what_is_missing_is_said_with_what_installs_it() {
         assert!(error.contains(expected), "{error}");
         assert!(expected.starts_with("no ") || error.contains("`make analysis` installs"));
     }
-    assert!(!bench.path("notes").exists(), "the package was run");
-    let mut connection = SqliteConnection::open(Path::new(&bench.store), PATIENCE).unwrap();
+    assert!(!bench.0.path("notes").exists(), "the package was run");
+    let mut connection = bench.0.open();
     assert_eq!(count(&mut connection, "SELECT COUNT(*) FROM analysis"), 0);
-    let typo = Bench { directory: tempfile::tempdir().unwrap(), store: "typo.db".to_owned() };
+    let typo = Bench(Lab { store: "typo.db".to_owned(), ..Lab::new(THRASH) });
     let error = text(&typo.report(&python, &["1"]).output().unwrap().stderr);
     assert!(error.contains("there is no result store typo.db"), "{error}");
-    assert!(!typo.path("typo.db").exists() && !typo.path("notes").exists());
+    assert!(!typo.0.path("typo.db").exists() && !typo.0.path("notes").exists());
 }
 
 #[test]
@@ -176,7 +162,7 @@ fn an_interrupt_stops_the_package_too() {
                    echo $$ > \"$NOTES.new\"; mv \"$NOTES.new\" \"$NOTES\"; exec sleep 1000\n";
     let python = bench.script("python", endless);
     let child = bench.report(&python, &["1"]).spawn().unwrap();
-    wait_until("the package runs", || bench.path("notes").exists());
+    wait_until("the package runs", || bench.0.path("notes").exists());
     let package: i32 = bench.notes().trim().parse().unwrap();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -187,13 +173,8 @@ fn an_interrupt_stops_the_package_too() {
 
 #[test]
 fn a_password_is_in_nobodys_arguments() {
-    if let Err(error) = Postgres::find() {
-        println!("skipped: {error}");
-        return;
-    }
-    let server = Postgres::start(postgres::Options::default()).unwrap();
-    let bench = Bench { directory: tempfile::tempdir().unwrap(), store: server.url() };
-    bench.fill();
+    let Some(server) = server(postgres::Options::default()) else { return };
+    let bench = Bench(Lab { store: server.url(), ..Lab::new(THRASH) }).filled();
     let python = bench.script("python", NOTES);
     let output = bench.report(&python, &["1"]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));

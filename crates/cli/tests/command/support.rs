@@ -1,11 +1,17 @@
 //! Running the program, with nothing left behind.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tidegate_subject::connection::Transactional;
+use tidegate_subject::postgres::{self, Postgres};
+use tidegate_subject::sqlite::SqliteConnection;
+use tidegate_workload::{Statement, Wants};
 
 /// Longest time any step may take before a test gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -110,4 +116,68 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "still not so: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// A PostgreSQL of the test's own, where it is installed.
+#[expect(clippy::print_stdout, reason = "why a test has nothing to do")]
+pub(crate) fn server(options: postgres::Options) -> Option<Postgres> {
+    if let Err(error) = Postgres::find() {
+        println!("skipped: {error}");
+        return None;
+    }
+    Some(Postgres::start(options).unwrap())
+}
+
+/// A laboratory: a directory with an experiment file, and a store.
+pub(crate) struct Lab {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) store: String,
+}
+
+impl Lab {
+    /// A store in a file that is not there yet.
+    pub(crate) fn new(file: &str) -> Lab {
+        let directory = tempfile::tempdir().unwrap();
+        let store = directory.path().join("results.db").to_str().unwrap().to_owned();
+        let lab = Lab { directory, store };
+        fs::write(lab.file(), file).unwrap();
+        lab
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The experiment file.
+    pub(crate) fn file(&self) -> String {
+        self.text_path("e.toml")
+    }
+
+    pub(crate) fn text_path(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = tidegate(&["--log-level", "off", "lab", "--store", &self.store]);
+        command.args(arguments).env("TMPDIR", self.directory.path());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// The end of a command that must succeed.
+    pub(crate) fn done(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    pub(crate) fn open(&self) -> SqliteConnection {
+        SqliteConnection::open(Path::new(&self.store), PATIENCE).unwrap()
+    }
+}
+
+/// The number that a statement finds; `None` also when it fails.
+pub(crate) fn number(connection: &mut dyn Transactional, sql: &str) -> Option<i64> {
+    let reply = connection.run(&Statement::written(sql.to_owned()), &[], Wants::Rows);
+    reply.ok()?.rows.int(0, 0)
 }

@@ -9,8 +9,8 @@ use serde::{Serialize, Serializer};
 use tidegate_control::{Algorithm, Mpl};
 use tidegate_subject::database::Database;
 
-use super::{BenchOptions, LOG, Scenario, Work};
-use crate::load::{self, Arrivals, LoadError, LoadOptions, LoadReport, Phase, Progress};
+use super::{BenchOptions, BenchScenario, BenchWork, LOG};
+use crate::load::{self, LoadError, LoadOptions, LoadReport, Phase, Progress};
 use crate::rig::{self, Front, FrontOptions, Interval, RigError, Times};
 
 /// When the time is up a transaction has been under way for up to clients over throughput, if it is
@@ -19,10 +19,6 @@ use crate::rig::{self, Front, FrontOptions, Interval, RigError, Times};
 const OLD: f64 = 5.0;
 const OLD_S: f64 = 2.0;
 
-/// The intervals of a run in which transactions are counted apart.
-const INTERVAL: Duration = Duration::from_secs(1);
-
-/// What a run is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -36,27 +32,26 @@ pub enum Purpose {
 
 /// A run to make.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
-    pub(super) scenario: Scenario,
+pub(super) struct PlannedCell {
+    pub(super) scenario: BenchScenario,
     pub(super) purpose: Purpose,
     pub(super) control: Algorithm,
     /// The workload of a run with a fixed limit. A controller goes through the whole scenario and
     /// begins with this.
-    pub(super) work: Work,
+    pub(super) work: BenchWork,
 }
 
 /// A run that was made.
 #[derive(Clone, Debug, Serialize)]
-pub struct Cell {
+pub struct BenchCell {
     /// The scenario that it belongs to.
     pub scenario: &'static str,
-    /// What it is for.
     pub purpose: Purpose,
     /// Who chose the limit: a controller, or `fixed:N`.
     #[serde(serialize_with = "as_text")]
     pub control: Algorithm,
     /// What the clients did, phase by phase.
-    pub works: Vec<Work>,
+    pub works: Vec<BenchWork>,
     /// When it began, in seconds since the benchmark began.
     pub began_s: f64,
     /// What the clients saw. Phases have two halves each, counted apart, but for a sweep's.
@@ -67,8 +62,8 @@ pub struct Cell {
     pub intervals: Vec<Interval>,
 }
 
-impl Plan {
-    fn works(&self) -> &[Work] {
+impl PlannedCell {
+    fn works(&self) -> &[BenchWork] {
         match self.purpose {
             Purpose::Controller => self.scenario.phases(),
             Purpose::Sweep | Purpose::Reference => std::slice::from_ref(&self.work),
@@ -81,7 +76,7 @@ impl Plan {
         match self.purpose {
             Purpose::Sweep => options.sweep,
             Purpose::Reference | Purpose::Controller => {
-                let phases = u32::try_from(self.works().len()).unwrap_or(u32::MAX);
+                let phases = u32::try_from(self.works().len()).expect("there are one or two");
                 Times { warmup: Duration::ZERO, measured: options.run * phases }
             }
         }
@@ -133,9 +128,9 @@ impl Plan {
         began: Instant,
         cancel: &AtomicBool,
         observe: &mut dyn FnMut(f64, &Progress),
-    ) -> Result<Cell, RigError> {
+    ) -> Result<BenchCell, RigError> {
         database.level(&self.scenario.workloads(options))?;
-        let mut cell = Cell {
+        let mut cell = BenchCell {
             scenario: self.scenario.name(),
             purpose: self.purpose,
             control: self.control,
@@ -148,7 +143,7 @@ impl Plan {
         match self.measure(options, database, cancel, observe) {
             Ok((load, intervals)) => (cell.load, cell.intervals) = (Some(load), intervals),
             Err(_) if cancel.load(Ordering::Relaxed) => return Err(RigError::Cancelled),
-            Err(Failure::Rig(error)) if !error.is_passing() => return Err(error),
+            Err(CellFailure::Rig(error)) if !error.is_passing() => return Err(error),
             Err(failure) => cell.failure = Some(failure.to_string()),
         }
         Ok(cell)
@@ -160,7 +155,7 @@ impl Plan {
         database: &dyn Database,
         cancel: &AtomicBool,
         observe: &mut dyn FnMut(f64, &Progress),
-    ) -> Result<(LoadReport, Vec<Interval>), Failure> {
+    ) -> Result<(LoadReport, Vec<Interval>), CellFailure> {
         let journal = self.journal(&options.out);
         let front_options = FrontOptions {
             tidegate: &options.tidegate,
@@ -174,18 +169,12 @@ impl Plan {
         };
         let front = Front::limited(database, front_options)?;
         let times = self.times(options);
+        let workload = self.work.workload(options);
         let load_options = LoadOptions {
-            target: front.target(),
-            workload: self.work.workload(options),
-            arrivals: Arrivals::Closed,
-            clients: options.clients,
-            needs_all: false,
-            priority: None,
-            transactions_max: None,
             warmup: times.warmup,
             duration: self.piece(options),
-            interval: INTERVAL,
             seed: options.seed,
+            ..LoadOptions::new(front.target(), workload, options.clients)
         };
         let called = front.age();
         let load = load::run_phases(&load_options, &self.then(options), cancel, &mut |progress| {
@@ -209,21 +198,21 @@ fn since(called: Duration, intervals: Vec<Interval>) -> Vec<Interval> {
 
 /// Why a run has no result.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum CellFailure {
     #[error(transparent)]
     Rig(#[from] RigError),
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for PlannedCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&title(self.scenario.name(), self.purpose, self.works(), self.control))
     }
 }
 
 /// What a run is called in messages.
-fn title(scenario: &str, purpose: Purpose, works: &[Work], control: Algorithm) -> String {
+fn title(scenario: &str, purpose: Purpose, works: &[BenchWork], control: Algorithm) -> String {
     match (purpose, works) {
         (Purpose::Controller, _) | (_, []) => format!("{scenario}, {control}"),
         (Purpose::Sweep, [work, ..]) => format!("{}, {control}", work.name()),
@@ -233,15 +222,13 @@ fn title(scenario: &str, purpose: Purpose, works: &[Work], control: Algorithm) -
     }
 }
 
-impl Cell {
+impl BenchCell {
     /// What the run is called in messages.
-    #[must_use]
     pub fn title(&self) -> String {
         title(self.scenario, self.purpose, &self.works, self.control)
     }
 
     /// Transactions per second over all measured time, when there was a load.
-    #[must_use]
     pub fn tps(&self) -> Option<f64> {
         self.load.as_ref().map(|load| load.tps)
     }
@@ -256,7 +243,6 @@ impl Cell {
 
     /// What did not go as it should, in words; nothing when all did. In a closed loop every client
     /// is in a transaction when the time is up; only an old one is worth a word.
-    #[must_use]
     pub fn troubles(&self) -> Vec<String> {
         let mut troubles: Vec<String> = self.failure.iter().cloned().collect();
         let Some(load) = &self.load else {
@@ -297,7 +283,7 @@ mod tests {
 
     /// What is said of a second with 200 clients and so many transactions.
     fn troubles(transactions: u64, change: impl Fn(&mut LoadReport)) -> Vec<String> {
-        let mut cell = fixed(Purpose::Sweep, Work::Tpcb1, 0.0, 4, transactions);
+        let mut cell = fixed(Purpose::Sweep, BenchWork::Tpcb1, 0.0, 4, transactions);
         cell.load.iter_mut().for_each(change);
         cell.troubles()
     }
@@ -318,7 +304,7 @@ mod tests {
         assert_eq!(lost, expected);
         assert_eq!(troubles(0, |_| {}), ["no transaction committed"]);
 
-        let mut failed = fixed(Purpose::Sweep, Work::Tpcb1, 0.0, 4, 1);
+        let mut failed = fixed(Purpose::Sweep, BenchWork::Tpcb1, 0.0, 4, 1);
         (failed.load, failed.failure) = (None, Some("no proxy".into()));
         assert_eq!(failed.troubles(), ["no proxy"]);
     }
@@ -338,8 +324,13 @@ mod tests {
     #[test]
     fn a_controllers_phases_are_counted_in_halves() {
         let options = testing::options();
-        let work = Scenario::Switch.phases()[0];
-        let plan = |purpose, control| Plan { scenario: Scenario::Switch, purpose, control, work };
+        let work = BenchScenario::Switch.phases()[0];
+        let plan = |purpose, control| PlannedCell {
+            scenario: BenchScenario::Switch,
+            purpose,
+            control,
+            work,
+        };
         let vegas = plan(Purpose::Controller, Algorithm::Vegas);
         let half = options.run / 2;
         let names: Vec<_> = vegas

@@ -1,12 +1,12 @@
 //! The benchmark's picture: throughput against the limit, and where each controller settled.
 
-use std::error::Error;
 use std::path::Path;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::{BenchReport, PhaseScore, Sweep};
+use crate::Cause;
 use crate::rig::RigError;
 
 const PANEL: (u32, u32) = (560, 330);
@@ -29,7 +29,7 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
 ];
 
-type Drawn = Result<(), Box<dyn Error>>;
+type Drawn = Result<(), Cause>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// A phase of a scenario: the curve of its workload and the controllers' points.

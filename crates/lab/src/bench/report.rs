@@ -8,36 +8,31 @@ use tidegate_control::Mpl;
 use tidegate_subject::database::Gate;
 
 use super::sweep::Sweep;
-use super::{BenchOptions, Cell, LOG, ScenarioScore, Work, figure, score, table};
+use super::{BenchCell, BenchOptions, BenchWork, LOG, ScenarioScore, figure, score, table};
 use crate::rig::{DatabaseDescription, Machine, RigError};
 
 /// Everything the benchmark saw, and on what.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
-    /// Tidegate's version.
     pub tidegate_version: &'static str,
-    /// The command line.
     pub command: String,
     /// Where the clients' draws, the controllers' and the order of the runs began.
     pub seed: u64,
-    /// What it ran on.
     pub machine: Machine,
     /// The database that it ran on.
     #[serde(flatten)]
     pub database: DatabaseDescription,
-    /// How many clients there were.
     pub clients: usize,
     /// The limit the controllers started with.
     pub start_limit: Mpl,
     /// The workloads and what they are.
-    pub works: Vec<(Work, String)>,
+    pub works: Vec<(BenchWork, String)>,
     /// Seconds at a fixed limit that did not count.
     pub sweep_warmup_s: f64,
     /// Seconds at a fixed limit that counted.
     pub sweep_s: f64,
     /// Seconds of a controller in each phase of a scenario.
     pub run_s: f64,
-    /// Throughput against fixed limits.
     pub sweeps: Vec<Sweep>,
     /// How well the controllers did, in the order of the scenarios and controllers asked for.
     pub scenarios: Vec<ScenarioScore>,
@@ -46,14 +41,14 @@ pub struct BenchReport {
     /// What the proxies warned of, in lines of their log.
     pub proxy_warnings: usize,
     /// Every run, in the order they were made in.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<BenchCell>,
 }
 
 impl BenchReport {
     pub(super) fn new(
         options: &BenchOptions,
         database: DatabaseDescription,
-        cells: Vec<Cell>,
+        cells: Vec<BenchCell>,
         inconsistent: Vec<&'static str>,
     ) -> Result<Self, RigError> {
         let warnings = if options.database.dbms.gate == Gate::Proxy {
@@ -69,7 +64,7 @@ impl BenchReport {
             score.controllers.sort_by_key(|controller| asked_for(&controller.controller));
             score
         });
-        let mut works: Vec<Work> =
+        let mut works: Vec<BenchWork> =
             options.scenarios.iter().flat_map(|scenario| scenario.phases()).copied().collect();
         works.sort();
         works.dedup();
@@ -94,15 +89,13 @@ impl BenchReport {
     }
 
     /// The result as tables of plain text.
-    #[must_use]
     pub fn tables(&self) -> String {
         table::text(self)
     }
 
     /// What did not go as it should, a line for each run; nothing when all did.
-    #[must_use]
     pub fn troubles(&self) -> Vec<String> {
-        let of_cell = |cell: &Cell| {
+        let of_cell = |cell: &BenchCell| {
             let troubles = cell.troubles();
             let what = troubles.join("; ");
             (!troubles.is_empty()).then(|| format!("{}: {what}", cell.title()))

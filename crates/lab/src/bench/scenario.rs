@@ -8,7 +8,7 @@ use serde::Serialize;
 use thiserror::Error;
 use tidegate_subject::database::{Dbms, Gate};
 use tidegate_workload::pgbench::Scale;
-use tidegate_workload::thrash::{Impossible, Options, Thrash};
+use tidegate_workload::thrash::{ContradictoryOptions, Options, Thrash};
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 
@@ -26,10 +26,7 @@ pub struct Ranges {
 
 impl Ranges {
     /// On tables of so many rows each.
-    ///
-    /// # Errors
-    /// Tables of this size cannot be.
-    pub fn new(rows: u32) -> Result<Self, Impossible> {
+    pub fn new(rows: u32) -> Result<Self, ContradictoryOptions> {
         Ok(Ranges {
             read: Arc::new(Thrash::new(Options { rows, ..Options::read() })?),
             update: Arc::new(Thrash::new(Options { rows, ..Options::update() })?),
@@ -44,7 +41,7 @@ impl Ranges {
 /// A workload on tables of a known size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Work {
+pub enum BenchWork {
     /// TPC-B on one branch: every transaction updates the same row.
     #[serde(rename = "tpcb-1")]
     Tpcb1,
@@ -60,20 +57,17 @@ pub enum Work {
     ThrashUpdate,
 }
 
-impl Work {
-    /// The name in reports.
-    #[must_use]
+impl BenchWork {
     pub fn name(self) -> &'static str {
         match self {
-            Work::Tpcb1 => "tpcb-1",
-            Work::Tpcb10 => "tpcb-10",
-            Work::Tpcb50 => "tpcb-50",
-            Work::ThrashRead => "thrash-read",
-            Work::ThrashUpdate => "thrash-update",
+            BenchWork::Tpcb1 => "tpcb-1",
+            BenchWork::Tpcb10 => "tpcb-10",
+            BenchWork::Tpcb50 => "tpcb-50",
+            BenchWork::ThrashRead => "thrash-read",
+            BenchWork::ThrashUpdate => "thrash-update",
         }
     }
 
-    /// What it is, in words.
     pub(super) fn about(self, thrash: &Ranges) -> String {
         let ranges = |study: &Thrash| {
             let Options { sf, rose, rows, .. } = study.options();
@@ -81,11 +75,11 @@ impl Work {
             format!("SF {sf} %, ROSE {rose} %, of two tables of {rows} rows with a key")
         };
         match self {
-            Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => {
+            BenchWork::Tpcb1 | BenchWork::Tpcb10 | BenchWork::Tpcb50 => {
                 format!("TPC-B, scale {}", self.scale().get())
             }
-            Work::ThrashRead => format!("range reads, {}", ranges(&thrash.read)),
-            Work::ThrashUpdate => format!("range updates, {}", ranges(&thrash.update)),
+            BenchWork::ThrashRead => format!("range reads, {}", ranges(&thrash.read)),
+            BenchWork::ThrashUpdate => format!("range updates, {}", ranges(&thrash.update)),
         }
     }
 
@@ -93,123 +87,130 @@ impl Work {
     /// about to change, so that deadlocks are what it collapses by.
     pub(super) fn workload(self, options: &BenchOptions) -> Arc<dyn Workload> {
         match self {
-            Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => {
+            BenchWork::Tpcb1 | BenchWork::Tpcb10 | BenchWork::Tpcb50 => {
                 let reads_first = options.database.dbms.gate == Gate::Own;
                 Arc::new(Tpcb { scale: self.scale(), reads_first })
             }
-            Work::ThrashRead => options.thrash.read.clone(),
-            Work::ThrashUpdate => options.thrash.update.clone(),
+            BenchWork::ThrashRead => options.thrash.read.clone(),
+            BenchWork::ThrashUpdate => options.thrash.update.clone(),
         }
     }
 
     /// The scale of pgbench's tables; 1 where there are none.
     fn scale(self) -> Scale {
         match self {
-            Work::Tpcb10 => TEN,
-            Work::Tpcb50 => FIFTY,
-            Work::Tpcb1 | Work::ThrashRead | Work::ThrashUpdate => Scale::ONE,
+            BenchWork::Tpcb10 => TEN,
+            BenchWork::Tpcb50 => FIFTY,
+            BenchWork::Tpcb1 | BenchWork::ThrashRead | BenchWork::ThrashUpdate => Scale::ONE,
         }
     }
 
     /// Whether the tables are pgbench's, with sums to be checked.
     pub(super) fn is_tpcb(self) -> bool {
-        matches!(self, Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50)
+        matches!(self, BenchWork::Tpcb1 | BenchWork::Tpcb10 | BenchWork::Tpcb50)
     }
 
     /// Seconds that it takes to give the next run the same start as the one before, roughly.
     pub(super) fn level_s(self, thrash: &Ranges) -> f64 {
         match self {
-            Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => 0.2,
-            Work::ThrashRead | Work::ThrashUpdate => f64::from(thrash.rows()) / 100_000.0,
+            BenchWork::Tpcb1 | BenchWork::Tpcb10 | BenchWork::Tpcb50 => 0.2,
+            BenchWork::ThrashRead | BenchWork::ThrashUpdate => f64::from(thrash.rows()) / 100_000.0,
         }
     }
 
     /// Seconds that loading takes, roughly.
     pub(super) fn load_s(self, thrash: &Ranges) -> f64 {
         match self {
-            Work::Tpcb1 | Work::Tpcb10 | Work::Tpcb50 => 0.5 + f64::from(self.scale().get()) * 0.4,
-            Work::ThrashRead | Work::ThrashUpdate => f64::from(thrash.rows()) / 60_000.0,
+            BenchWork::Tpcb1 | BenchWork::Tpcb10 | BenchWork::Tpcb50 => {
+                0.5 + f64::from(self.scale().get()) * 0.4
+            }
+            BenchWork::ThrashRead | BenchWork::ThrashUpdate => f64::from(thrash.rows()) / 60_000.0,
         }
     }
 }
 
 /// A run's workload, or several that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scenario {
-    /// [`Work::Tpcb1`] alone.
+pub enum BenchScenario {
+    /// [`BenchWork::Tpcb1`] alone.
     Tpcb1,
-    /// [`Work::Tpcb10`] alone.
+    /// [`BenchWork::Tpcb10`] alone.
     Tpcb10,
-    /// [`Work::Tpcb50`] alone.
+    /// [`BenchWork::Tpcb50`] alone.
     Tpcb50,
-    /// [`Work::ThrashRead`] alone.
+    /// [`BenchWork::ThrashRead`] alone.
     ThrashRead,
-    /// [`Work::ThrashUpdate`] alone.
+    /// [`BenchWork::ThrashUpdate`] alone.
     ThrashUpdate,
-    /// From [`Work::Tpcb1`] to [`Work::ThrashRead`]: a low limit meets a workload that bears more.
+    /// From [`BenchWork::Tpcb1`] to [`BenchWork::ThrashRead`]: a low limit meets a workload that
+    /// bears more.
     Switch,
-    /// From [`Work::ThrashRead`] to [`Work::Tpcb1`]: a high limit meets a workload that collapses.
+    /// From [`BenchWork::ThrashRead`] to [`BenchWork::Tpcb1`]: a high limit meets a workload that
+    /// collapses.
     SwitchBack,
 }
 
-impl Scenario {
-    /// Every scenario.
-    pub const ALL: [Scenario; 7] = [
-        Scenario::Tpcb1,
-        Scenario::Tpcb10,
-        Scenario::Tpcb50,
-        Scenario::ThrashRead,
-        Scenario::ThrashUpdate,
-        Scenario::Switch,
-        Scenario::SwitchBack,
+impl BenchScenario {
+    pub const ALL: [BenchScenario; 7] = [
+        BenchScenario::Tpcb1,
+        BenchScenario::Tpcb10,
+        BenchScenario::Tpcb50,
+        BenchScenario::ThrashRead,
+        BenchScenario::ThrashUpdate,
+        BenchScenario::Switch,
+        BenchScenario::SwitchBack,
     ];
 
     /// Those of the whole benchmark on a database. The middle one of TPC-B differs, because the two
     /// databases thrash for different reasons: PostgreSQL by its processes, and most where they all
     /// want one row; the engine by deadlocks, which takes several.
-    #[must_use]
-    pub fn usual(dbms: &Dbms) -> Vec<Scenario> {
-        let tpcb = if dbms.gate == Gate::Own { Scenario::Tpcb10 } else { Scenario::Tpcb50 };
-        vec![Scenario::Tpcb1, tpcb, Scenario::ThrashRead, Scenario::ThrashUpdate, Scenario::Switch]
+    pub fn usual(dbms: &Dbms) -> Vec<BenchScenario> {
+        let tpcb =
+            if dbms.gate == Gate::Own { BenchScenario::Tpcb10 } else { BenchScenario::Tpcb50 };
+        vec![
+            BenchScenario::Tpcb1,
+            tpcb,
+            BenchScenario::ThrashRead,
+            BenchScenario::ThrashUpdate,
+            BenchScenario::Switch,
+        ]
     }
 
     /// The name on command lines and in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Scenario::Tpcb1 => Work::Tpcb1.name(),
-            Scenario::Tpcb10 => Work::Tpcb10.name(),
-            Scenario::Tpcb50 => Work::Tpcb50.name(),
-            Scenario::ThrashRead => Work::ThrashRead.name(),
-            Scenario::ThrashUpdate => Work::ThrashUpdate.name(),
-            Scenario::Switch => "switch",
-            Scenario::SwitchBack => "switch-back",
+            BenchScenario::Tpcb1 => BenchWork::Tpcb1.name(),
+            BenchScenario::Tpcb10 => BenchWork::Tpcb10.name(),
+            BenchScenario::Tpcb50 => BenchWork::Tpcb50.name(),
+            BenchScenario::ThrashRead => BenchWork::ThrashRead.name(),
+            BenchScenario::ThrashUpdate => BenchWork::ThrashUpdate.name(),
+            BenchScenario::Switch => "switch",
+            BenchScenario::SwitchBack => "switch-back",
         }
     }
 
     /// What the clients do, phase by phase; no workload twice.
-    #[must_use]
-    pub fn phases(self) -> &'static [Work] {
+    pub fn phases(self) -> &'static [BenchWork] {
         match self {
-            Scenario::Tpcb1 => &[Work::Tpcb1],
-            Scenario::Tpcb10 => &[Work::Tpcb10],
-            Scenario::Tpcb50 => &[Work::Tpcb50],
-            Scenario::ThrashRead => &[Work::ThrashRead],
-            Scenario::ThrashUpdate => &[Work::ThrashUpdate],
-            Scenario::Switch => &[Work::Tpcb1, Work::ThrashRead],
-            Scenario::SwitchBack => &[Work::ThrashRead, Work::Tpcb1],
+            BenchScenario::Tpcb1 => &[BenchWork::Tpcb1],
+            BenchScenario::Tpcb10 => &[BenchWork::Tpcb10],
+            BenchScenario::Tpcb50 => &[BenchWork::Tpcb50],
+            BenchScenario::ThrashRead => &[BenchWork::ThrashRead],
+            BenchScenario::ThrashUpdate => &[BenchWork::ThrashUpdate],
+            BenchScenario::Switch => &[BenchWork::Tpcb1, BenchWork::ThrashRead],
+            BenchScenario::SwitchBack => &[BenchWork::ThrashRead, BenchWork::Tpcb1],
         }
     }
 }
 
-impl Scenario {
+impl BenchScenario {
     /// All its workloads, whose tables are there also when a run leaves some of them alone.
     pub(super) fn workloads(self, options: &BenchOptions) -> Vec<Arc<dyn Workload>> {
         self.phases().iter().map(|work| work.workload(options)).collect()
     }
 }
 
-impl fmt::Display for Scenario {
+impl fmt::Display for BenchScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -217,18 +218,21 @@ impl fmt::Display for Scenario {
 
 /// A name that no scenario has.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no workload is called `{name}`: use {}", Scenario::ALL.map(Scenario::name).join(", "))]
-pub struct UnknownScenario {
-    /// What was asked for.
+#[error("no workload is called `{name}`: use {}", names())]
+pub struct UnknownBenchScenario {
     pub name: String,
 }
 
-impl FromStr for Scenario {
-    type Err = UnknownScenario;
+fn names() -> String {
+    BenchScenario::ALL.map(BenchScenario::name).join(", ")
+}
 
-    fn from_str(text: &str) -> Result<Self, UnknownScenario> {
-        let known = Scenario::ALL.into_iter().find(|scenario| scenario.name() == text);
-        known.ok_or_else(|| UnknownScenario { name: text.to_owned() })
+impl FromStr for BenchScenario {
+    type Err = UnknownBenchScenario;
+
+    fn from_str(text: &str) -> Result<Self, UnknownBenchScenario> {
+        let known = BenchScenario::ALL.into_iter().find(|scenario| scenario.name() == text);
+        known.ok_or_else(|| UnknownBenchScenario { name: text.to_owned() })
     }
 }
 
@@ -238,26 +242,26 @@ mod tests {
 
     #[test]
     fn every_scenario_is_found_by_its_name() {
-        for scenario in Scenario::ALL {
+        for scenario in BenchScenario::ALL {
             assert_eq!(scenario.to_string().parse(), Ok(scenario));
         }
-        let error = "tpcb".parse::<Scenario>().unwrap_err().to_string();
+        let error = "tpcb".parse::<BenchScenario>().unwrap_err().to_string();
         assert!(error.contains("`tpcb`") && error.contains("tpcb-1, tpcb-10, tpcb-50"), "{error}");
     }
 
     #[test]
     fn a_workload_says_its_parameters() {
         let thrash = Ranges::new(30_000).unwrap();
-        assert_eq!(Work::Tpcb50.about(&thrash), "TPC-B, scale 50");
+        assert_eq!(BenchWork::Tpcb50.about(&thrash), "TPC-B, scale 50");
         assert_eq!(
-            Work::ThrashUpdate.about(&thrash),
+            BenchWork::ThrashUpdate.about(&thrash),
             "range updates, SF 0.25 %, ROSE 25 %, of two tables of 30000 rows with a key"
         );
     }
 
     #[test]
     fn the_workloads_of_a_scenario_can_share_a_database() {
-        for scenario in Scenario::ALL {
+        for scenario in BenchScenario::ALL {
             let scales: Vec<_> = scenario.phases().iter().filter(|work| work.is_tpcb()).collect();
             assert!(scales.len() <= 1, "{scenario}: {scales:?}");
         }

@@ -32,7 +32,7 @@ use tidegate_control::Mpl;
 use tidegate_control::plant::Truth;
 
 use super::sweep::Sweep;
-use super::{Cell, Purpose, Scenario, Work};
+use super::{BenchCell, BenchScenario, BenchWork, Purpose};
 use crate::load::PhaseReport;
 use crate::rig::Interval;
 use crate::simulate::{Measures, Reached, Sample, Score, phases};
@@ -44,42 +44,36 @@ const LONG_ENOUGH: u32 = 20;
 /// What a scenario's runs amount to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScenarioScore {
-    /// The scenario.
     pub scenario: &'static str,
     /// The best fixed limit of each phase.
-    pub references: Vec<Reference>,
+    pub references: Vec<ReferenceLimit>,
     /// The controllers that ran, in the order they ran in.
     pub controllers: Vec<ControllerScore>,
 }
 
 /// The best fixed limit of a workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Reference {
-    /// The workload.
-    pub work: Work,
-    /// The best fixed limit.
+pub struct ReferenceLimit {
+    pub work: BenchWork,
     pub limit: Mpl,
     /// The lowest and the highest limit that reach 95 % of the best in the sweep.
     pub band: (Mpl, Mpl),
     /// Its runs, in order.
-    pub measured: Vec<Measured>,
+    pub measured: Vec<ReferenceRun>,
 }
 
 /// A fixed limit, run as long as a controller in each phase.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Measured {
+pub struct ReferenceRun {
     /// When it began, in seconds since the benchmark began.
     pub began_s: f64,
-    /// Throughput of the whole run.
     pub tps: f64,
     /// Throughput of its second half.
     pub settled_tps: f64,
 }
 
-/// How well one controller did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ControllerScore {
-    /// The controller.
     pub controller: String,
     /// Throughput of the whole run: the mean of the phases' shares, which last equally long.
     pub whole: Option<f64>,
@@ -90,8 +84,7 @@ pub struct ControllerScore {
 /// How well one controller did in one phase.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseScore {
-    /// The workload.
-    pub work: Work,
+    pub work: BenchWork,
     /// What the best fixed limit gave around that time, in transactions per second.
     pub best_tps: f64,
     /// Throughput of the whole phase over that.
@@ -107,9 +100,9 @@ pub struct PhaseScore {
 }
 
 /// The scores of all controllers of `scenario` among the runs made.
-pub(super) fn score(scenario: Scenario, cells: &[Cell]) -> ScenarioScore {
+pub(super) fn score(scenario: BenchScenario, cells: &[BenchCell]) -> ScenarioScore {
     let works = scenario.phases();
-    let references: Vec<Reference> =
+    let references: Vec<ReferenceLimit> =
         works.iter().filter_map(|&work| reference(scenario, work, cells)).collect();
     let runs = cells
         .iter()
@@ -122,13 +115,17 @@ pub(super) fn score(scenario: Scenario, cells: &[Cell]) -> ScenarioScore {
 }
 
 /// The limit that was best when the sweep's best were measured again.
-fn reference(scenario: Scenario, work: Work, cells: &[Cell]) -> Option<Reference> {
+fn reference(
+    scenario: BenchScenario,
+    work: BenchWork,
+    cells: &[BenchCell],
+) -> Option<ReferenceLimit> {
     let again = cells.iter().filter(|cell| {
         cell.purpose == Purpose::Reference
             && cell.scenario == scenario.name()
             && cell.works == [work]
     });
-    let mut limits: Vec<(Mpl, Vec<Measured>)> = Vec::new();
+    let mut limits: Vec<(Mpl, Vec<ReferenceRun>)> = Vec::new();
     for cell in again {
         let (Some(limit), Some(measured)) = (cell.fixed_limit(), measured(cell)) else {
             continue;
@@ -138,36 +135,36 @@ fn reference(scenario: Scenario, work: Work, cells: &[Cell]) -> Option<Reference
             None => limits.push((limit, vec![measured])),
         }
     }
-    let mean = |runs: &[Measured]| runs.iter().map(|run| run.tps).sum::<f64>() / runs.len() as f64;
+    let mean =
+        |runs: &[ReferenceRun]| runs.iter().map(|run| run.tps).sum::<f64>() / runs.len() as f64;
     let best = limits.into_iter().max_by(|one, other| mean(&one.1).total_cmp(&mean(&other.1)));
     let (limit, measured) = best?;
     let band = Sweep::find(work, cells)?.band()?;
-    Some(Reference { work, limit, band, measured })
+    Some(ReferenceLimit { work, limit, band, measured })
 }
 
-fn measured(cell: &Cell) -> Option<Measured> {
+fn measured(cell: &BenchCell) -> Option<ReferenceRun> {
     let halves = Halves::of(&cell.load.as_ref()?.phases)?;
     let (tps, settled_tps) = (halves.whole_tps, halves.settled_tps);
-    Some(Measured { began_s: cell.began_s, tps, settled_tps })
+    Some(ReferenceRun { began_s: cell.began_s, tps, settled_tps })
 }
 
 impl ControllerScore {
     /// How well it did with a workload; `None` when its run failed.
-    #[must_use]
-    pub fn phase(&self, work: Work) -> Option<&PhaseScore> {
+    pub fn phase(&self, work: BenchWork) -> Option<&PhaseScore> {
         self.phases.iter().find(|phase| phase.work == work)
     }
 }
 
-impl Reference {
+impl ReferenceLimit {
     /// The mean of the last run that began before `at_s` and the first after; the one there is when
     /// there is no other.
-    fn around(&self, at_s: f64) -> Option<Measured> {
+    fn around(&self, at_s: f64) -> Option<ReferenceRun> {
         let after = self.measured.iter().position(|run| run.began_s > at_s);
         let before = after.unwrap_or(self.measured.len()).checked_sub(1);
         let run = |at: Option<usize>| at.and_then(|at| self.measured.get(at)).copied();
         match (run(before), run(after)) {
-            (Some(one), Some(other)) => Some(Measured {
+            (Some(one), Some(other)) => Some(ReferenceRun {
                 began_s: f64::midpoint(one.began_s, other.began_s),
                 tps: f64::midpoint(one.tps, other.tps),
                 settled_tps: f64::midpoint(one.settled_tps, other.settled_tps),
@@ -178,7 +175,11 @@ impl Reference {
 }
 
 /// Nothing when there was no load, or nothing to compare with.
-fn score_run(run: &Cell, references: &[Reference], cells: &[Cell]) -> Vec<PhaseScore> {
+fn score_run(
+    run: &BenchCell,
+    references: &[ReferenceLimit],
+    cells: &[BenchCell],
+) -> Vec<PhaseScore> {
     let Some(load) = &run.load else {
         return Vec::new();
     };
@@ -223,14 +224,14 @@ impl Halves {
 }
 
 fn score_phase(
-    work: Work,
-    best: Measured,
+    work: BenchWork,
+    best: ReferenceRun,
     truth: Truth,
     halves: &Halves,
     intervals: &[Interval],
 ) -> PhaseScore {
     let samples = samples(intervals, halves);
-    let count = u32::try_from(samples.len()).unwrap_or(u32::MAX);
+    let count = u32::try_from(samples.len()).expect("a phase has fewer intervals");
     let score = Score::of(&phases([(count.max(LONG_ENOUGH), truth)]), &samples);
     let settled = &samples[samples.len() / 2..];
     let limits: f64 = settled.iter().map(|sample| f64::from(sample.limit.get())).sum();
@@ -276,7 +277,7 @@ mod tests {
     use crate::simulate::Measure;
 
     /// The sweep of a top from 8 to 32: the band begins at 8·0.95² = 7.2.
-    fn swept(work: Work) -> Vec<Cell> {
+    fn swept(work: BenchWork) -> Vec<BenchCell> {
         [(2, 100), (8, 200), (32, 200), (128, 100)]
             .map(|(limit, tps)| fixed(Purpose::Sweep, work, 0.0, limit, tps))
             .to_vec()
@@ -304,16 +305,16 @@ mod tests {
 
     #[test]
     fn a_run_is_compared_with_the_best_fixed_limit_at_its_time() {
-        let mut cells = swept(Work::Tpcb1);
+        let mut cells = swept(BenchWork::Tpcb1);
         // Limit 8 has a mean of 170 tps, limit 32 of 165, although it has the best run of all.
         for (began_s, limit, tps) in
             [(10.0, 8, 180), (12.0, 32, 190), (100.0, 8, 160), (102.0, 32, 140)]
         {
-            cells.push(fixed(Purpose::Reference, Work::Tpcb1, began_s, limit, tps));
+            cells.push(fixed(Purpose::Reference, BenchWork::Tpcb1, began_s, limit, tps));
         }
         // 200 transactions in the first 2 s and 304 in the others. The journal: an interval that
         // began before the load, one at the start limit, two in the band, one that ends too late.
-        cells.push(Cell {
+        cells.push(BenchCell {
             load: Some(load(&[(0.5, 2.0, 200), (2.5, 2.0, 304)])),
             intervals: vec![
                 interval(0.9, 0.9, 128, 20.0),
@@ -322,16 +323,16 @@ mod tests {
                 interval(3.9, 1.0, 16, 152.0),
                 interval(4.9, 1.0, 2, 1.0),
             ],
-            ..cell(Purpose::Controller, Algorithm::Vegas, &[Work::Tpcb1], 80.0)
+            ..cell(Purpose::Controller, Algorithm::Vegas, &[BenchWork::Tpcb1], 80.0)
         });
-        let scored = score(Scenario::Tpcb1, &cells);
+        let scored = score(BenchScenario::Tpcb1, &cells);
 
         let reference = &scored.references[0];
         assert_eq!(reference.limit.get(), 8);
         assert_eq!((reference.band.0.get(), reference.band.1.get()), (8, 35));
         let vegas = &scored.controllers[0];
         assert_eq!(vegas.controller, "vegas");
-        let phase = vegas.phase(Work::Tpcb1).unwrap();
+        let phase = vegas.phase(BenchWork::Tpcb1).unwrap();
         // Limit 8 gave 180 tps before and 160 after.
         assert_near(phase.best_tps, 170.0);
         assert_near(phase.whole, 504.0 / 4.0 / 170.0);
@@ -355,14 +356,15 @@ mod tests {
 
     #[test]
     fn each_phase_of_a_switch_is_scored_by_itself() {
-        let works = [Work::Tpcb1, Work::ThrashRead];
-        let in_switch = |cell: Cell| Cell { scenario: Scenario::Switch.name(), ..cell };
+        let works = [BenchWork::Tpcb1, BenchWork::ThrashRead];
+        let in_switch =
+            |cell: BenchCell| BenchCell { scenario: BenchScenario::Switch.name(), ..cell };
         let mut cells = [swept(works[0]), swept(works[1])].concat();
         cells.push(in_switch(fixed(Purpose::Reference, works[0], 0.0, 8, 200)));
         cells.push(in_switch(fixed(Purpose::Reference, works[1], 0.0, 8, 1_000)));
         // Of the first phase the limit stays outside the band; after the switch it is inside from
         // the second interval on.
-        cells.push(in_switch(Cell {
+        cells.push(in_switch(BenchCell {
             load: Some(load(&[
                 (0.0, 2.0, 200),
                 (2.0, 2.0, 200),
@@ -377,7 +379,7 @@ mod tests {
             ],
             ..cell(Purpose::Controller, Algorithm::Aimd, &works, 5.0)
         }));
-        let scored = score(Scenario::Switch, &cells);
+        let scored = score(BenchScenario::Switch, &cells);
         let aimd = &scored.controllers[0];
         let [before, after] = works.map(|work| aimd.phase(work).unwrap());
         assert_near(before.whole, 100.0 / 200.0);
@@ -392,15 +394,15 @@ mod tests {
 
     #[test]
     fn a_failed_run_is_there_without_a_score() {
-        let mut cells = swept(Work::Tpcb1);
-        cells.push(fixed(Purpose::Reference, Work::Tpcb1, 0.0, 8, 200));
-        let failed = cell(Purpose::Controller, Algorithm::Vegas, &[Work::Tpcb1], 5.0);
-        cells.push(Cell { failure: Some("the proxy fell over".into()), ..failed });
-        let scored = score(Scenario::Tpcb1, &cells);
+        let mut cells = swept(BenchWork::Tpcb1);
+        cells.push(fixed(Purpose::Reference, BenchWork::Tpcb1, 0.0, 8, 200));
+        let failed = cell(Purpose::Controller, Algorithm::Vegas, &[BenchWork::Tpcb1], 5.0);
+        cells.push(BenchCell { failure: Some("the proxy fell over".into()), ..failed });
+        let scored = score(BenchScenario::Tpcb1, &cells);
         assert_eq!(scored.controllers[0].whole, None);
         assert!(scored.controllers[0].phases.is_empty());
         // Without a reference there is nothing to compare with, and nothing is made up.
-        let scored = score(Scenario::Tpcb1, &swept(Work::Tpcb1));
+        let scored = score(BenchScenario::Tpcb1, &swept(BenchWork::Tpcb1));
         assert!(scored.references.is_empty() && scored.controllers.is_empty());
     }
 }

@@ -4,24 +4,22 @@ use serde::Serialize;
 use tidegate_control::Mpl;
 use tidegate_control::plant::{Curve, Truth};
 
-use super::{Cell, Purpose, Work};
+use super::{BenchCell, BenchWork, Purpose};
 use crate::simulate::BAND;
 
 /// Throughput below which a point is drawn up, because logarithms have no zero.
 const TPS_MIN: f64 = 0.01;
 
-/// A workload at fixed limits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sweep {
-    /// The workload.
-    pub work: Work,
+    pub work: BenchWork,
     /// Limits and transactions per second, in rising order of limits; at least one.
     pub points: Vec<(Mpl, f64)>,
 }
 
 impl Sweep {
     /// The sweep of `work` among the runs made; `None` when no point of it was measured.
-    pub(super) fn find(work: Work, cells: &[Cell]) -> Option<Sweep> {
+    pub(super) fn find(work: BenchWork, cells: &[BenchCell]) -> Option<Sweep> {
         let of_work =
             cells.iter().filter(|cell| cell.purpose == Purpose::Sweep && cell.works == [work]);
         let mut points: Vec<(Mpl, f64)> =
@@ -65,7 +63,7 @@ mod tests {
 
     fn sweep(points: &[(u32, f64)]) -> Sweep {
         let points = points.iter().map(|&(limit, tps)| (Mpl::at_least_one(limit), tps));
-        Sweep { work: Work::Tpcb1, points: points.collect() }
+        Sweep { work: BenchWork::Tpcb1, points: points.collect() }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tidegate_control::Mpl;
 use tidegate_subject::database::Gate;
 
-use super::{BenchReport, PhaseScore, Purpose, Reference, ScenarioScore, Work};
+use super::{BenchReport, BenchWork, PhaseScore, Purpose, ReferenceLimit, ScenarioScore};
 use crate::grid::Grid;
 use crate::rig::Machine;
 use crate::simulate::{Measure, Reached};
@@ -54,10 +54,8 @@ const NOTES: &str = "The best fixed limit: of the two best of the sweep the one 
                      sweep, interpolated on logarithmic axes. Settled: the second half of the \
                      phase.";
 
-/// The heading of a table.
 const RETRIES: &str = "Transactions run again at fixed limits, for each one committed";
 
-/// The result for a terminal.
 pub(super) fn text(report: &BenchReport) -> String {
     let mut text = format!("Throughput at fixed limits, tps\n{}", sweeps(report).text());
     if let Some(retries) = retries(report) {
@@ -76,7 +74,6 @@ pub(super) fn text(report: &BenchReport) -> String {
     text
 }
 
-/// The result as a document.
 pub(super) fn markdown(report: &BenchReport) -> String {
     let mut text = format!("# Controllers on {}\n\n", report.database.dbms.title);
     let _ = writeln!(text, "```text\n{}\n```\n\n{}\n", report.command, conditions(report));
@@ -171,8 +168,8 @@ fn retries(report: &BenchReport) -> Option<Grid> {
 }
 
 /// A value for each fixed limit and workload.
-fn by_limit(report: &BenchReport, value: impl Fn(Work, Mpl) -> Option<String>) -> Grid {
-    let works: Vec<Work> = report.sweeps.iter().map(|sweep| sweep.work).collect();
+fn by_limit(report: &BenchReport, value: impl Fn(BenchWork, Mpl) -> Option<String>) -> Grid {
+    let works: Vec<BenchWork> = report.sweeps.iter().map(|sweep| sweep.work).collect();
     let mut head = vec!["limit".to_owned()];
     head.extend(works.iter().map(|work| work.name().to_owned()));
     let mut limits: Vec<_> =
@@ -198,7 +195,7 @@ fn titles(scenario: &ScenarioScore) -> Vec<String> {
     titles.collect()
 }
 
-fn best(reference: &Reference) -> String {
+fn best(reference: &ReferenceLimit) -> String {
     let tps = || reference.measured.iter().map(|run| run.tps);
     format!(
         "best fixed limit {} with {:.0}–{:.0} tps, band {}–{}",

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use tidegate_control::{Algorithm, Mpl};
 
-use super::{BenchOptions, Cell, Purpose, Ranges, Scenario, Work};
+use super::{BenchCell, BenchOptions, BenchScenario, BenchWork, Purpose, Ranges};
 use crate::load::{Latency, LoadReport, PhaseReport};
 use crate::rig::DatabaseChoice;
 
-/// The whole benchmark on PostgreSQL.
 pub(super) fn options() -> BenchOptions {
     let database = DatabaseChoice::named("postgres").unwrap();
     BenchOptions::new(
@@ -65,9 +64,14 @@ pub(super) fn load(phases: &[(f64, f64, u64)]) -> LoadReport {
     }
 }
 
-pub(super) fn cell(purpose: Purpose, control: Algorithm, works: &[Work], began_s: f64) -> Cell {
-    Cell {
-        scenario: Scenario::Tpcb1.name(),
+pub(super) fn cell(
+    purpose: Purpose,
+    control: Algorithm,
+    works: &[BenchWork],
+    began_s: f64,
+) -> BenchCell {
+    BenchCell {
+        scenario: BenchScenario::Tpcb1.name(),
         purpose,
         control,
         works: works.to_vec(),
@@ -79,11 +83,17 @@ pub(super) fn cell(purpose: Purpose, control: Algorithm, works: &[Work], began_s
 }
 
 /// A second at a fixed limit, and for a reference in two halves; then `tps` is even.
-pub(super) fn fixed(purpose: Purpose, work: Work, began_s: f64, limit: u32, tps: u64) -> Cell {
+pub(super) fn fixed(
+    purpose: Purpose,
+    work: BenchWork,
+    began_s: f64,
+    limit: u32,
+    tps: u64,
+) -> BenchCell {
     let control = Algorithm::Fixed(Mpl::at_least_one(limit));
     let load = match purpose {
         Purpose::Reference => load(&[(0.0, 0.5, tps / 2), (0.5, 0.5, tps / 2)]),
         _ => load(&[(0.0, 1.0, tps)]),
     };
-    Cell { load: Some(load), ..cell(purpose, control, &[work], began_s) }
+    BenchCell { load: Some(load), ..cell(purpose, control, &[work], began_s) }
 }

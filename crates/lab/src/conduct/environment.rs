@@ -13,11 +13,10 @@ use tidegate_subject::detection::{Whereabouts, foreign_databases};
 use tidegate_subject::processors::Processors;
 
 use super::ExecutionError;
-use super::measure::{Run, failed};
+use super::measure::RunLoad;
 use crate::load::{LoadReport, Progress, Stage};
 use crate::rig::{RigError, other_executors};
 
-/// Who looks.
 pub(super) struct EnvironmentMonitor {
     processors: Processors,
     /// Whose processors are looked at: the server's that we started, or ours where the database has
@@ -29,7 +28,6 @@ pub(super) struct EnvironmentMonitor {
     own_names: &'static [&'static str],
 }
 
-/// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Environment {
     /// Processors of the database, all of its threads the same; 0 where they cannot be seen.
@@ -75,7 +73,7 @@ impl EnvironmentMonitor {
     pub(super) fn processors(&self) -> Result<u32, RigError> {
         let Some(process) = self.process else { return Ok(0) };
         self.processors.verify(process)?;
-        Ok(u32::try_from(self.processors.count()).unwrap_or(u32::MAX))
+        Ok(u32::try_from(self.processors.count()).expect("processors are far fewer"))
     }
 
     fn look(&self) -> Result<Environment, RigError> {
@@ -92,7 +90,7 @@ impl EnvironmentMonitor {
     pub(super) fn attend(
         &self,
         progress: &mut dyn FnMut(&Progress),
-        run: &mut Run<'_>,
+        run: &mut RunLoad<'_>,
     ) -> Result<(LoadReport, Environment), ExecutionError> {
         let mut first = None;
         let load = run(&mut |seen| {
@@ -101,8 +99,8 @@ impl EnvironmentMonitor {
             }
             progress(seen);
         })?;
-        let first = first.transpose().map_err(failed)?.unwrap_or_default();
-        Ok((load, first.and(self.look().map_err(failed)?)))
+        let first = first.transpose()?.unwrap_or_default();
+        Ok((load, first.and(self.look()?)))
     }
 }
 

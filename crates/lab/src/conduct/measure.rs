@@ -17,17 +17,17 @@ use tidegate_workload::workload::Workload;
 use super::environment::{Environment, EnvironmentMonitor};
 use super::watch::ScheduledActions;
 use super::{Assignment, ExecutionError};
+use crate::Cause;
 use crate::experiment::treatment::{Admission, ArrivalSpec, Exchange, Split, Treatment};
 use crate::load::{
-    self, Alongside, Arrivals, Connecting, LoadError, LoadOptions, LoadReport, Phase, Progress,
-    Recorder, Stage,
+    self, Alongside, Arrivals, Connecting, LoadOptions, LoadReport, Phase, Progress, Recorder,
+    Stage,
 };
 use crate::measured::TreeSnapshot;
 use crate::rig::{Front, FrontOptions, Interval, RigError, read_journal};
 
 /// Where a proxy comes from and writes to.
 pub(super) struct ProxySetup<'a> {
-    /// The `tidegate` program.
     pub(super) tidegate: &'a Path,
     /// Where a proxy's log goes; its journal and its configuration go beside it.
     pub(super) log: &'a Path,
@@ -35,8 +35,7 @@ pub(super) struct ProxySetup<'a> {
     pub(super) is_through_tidegate: bool,
 }
 
-/// What came of it.
-pub(super) struct Outcome {
+pub(super) struct LoadOutcome {
     pub(super) load: LoadReport,
     /// Seconds from the first connection's begin to the last's login.
     pub(super) connect_s: f64,
@@ -54,18 +53,18 @@ pub(super) fn conduct(
     environment: &EnvironmentMonitor,
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
-) -> Result<Outcome, ExecutionError> {
+) -> Result<LoadOutcome, ExecutionError> {
     let probe = probe(database, assignment.treatment)?;
     let journal = journal(assignment.treatment, way);
-    let front = front(database, assignment, way, journal.clone()).map_err(failed)?;
+    let front = front(database, assignment, way, journal.clone())?;
     let (options, then) = load_options(assignment, &front, workloads);
     let called = front.age();
     let actions = ScheduledActions::of(assignment.treatment, assignment.ctl);
     let recorder = assignment.transactions.as_deref().map(Recorder::create).transpose();
-    let mut recorder = recorder.map_err(|error| ExecutionError::Failed(error.to_string()))?;
+    let mut recorder = recorder.map_err(|error| ExecutionError::Failed(error.into()))?;
     let mut run = |progress: &mut dyn FnMut(&Progress)| {
         let alongside = Alongside { recorder: recorder.take(), server: database.process_id() };
-        load::run_alongside(&options, &then, alongside, cancel, progress).map_err(load_failed)
+        Ok(load::run_alongside(&options, &then, alongside, cancel, progress)?)
     };
     let mut looks = Vec::new();
     let (load, environment) = environment.attend(progress, &mut |progress| {
@@ -76,16 +75,22 @@ pub(super) fn conduct(
         looks = taken;
         Ok(load)
     })?;
-    front.stop().map_err(failed)?;
+    front.stop()?;
     let began_s = load.phases.first().map_or(0.0, |phase| phase.began_s);
     let limits = match journal {
         None => Vec::new(),
         Some(journal) => {
             let zero_s = called.as_secs_f64() + began_s;
-            since(zero_s, read_journal(&journal).map_err(failed)?)
+            since(zero_s, read_journal(&journal)?)
         }
     };
-    Ok(Outcome { connect_s: (began_s - load.warmup_s).max(0.0), load, limits, looks, environment })
+    Ok(LoadOutcome {
+        connect_s: (began_s - load.warmup_s).max(0.0),
+        load,
+        limits,
+        looks,
+        environment,
+    })
 }
 
 /// Where the decisions of a controller are written, if there is one.
@@ -106,8 +111,7 @@ fn front<'d>(
     let (control, start) = match treatment.admission {
         Admission::Clients if way.is_through_tidegate => (Algorithm::default(), None),
         Admission::Clients => {
-            let clients = usize::try_from(assignment.mpl).unwrap_or(usize::MAX);
-            return Front::direct(database, clients);
+            return Front::direct(database, assignment.mpl as usize);
         }
         Admission::Limit { .. } => (Algorithm::Fixed(level), None),
         // A fixed limit begins as itself, and a proxy refuses another start.
@@ -138,12 +142,12 @@ fn probe(database: &dyn Database, treatment: &Treatment) -> Result<Option<Probe>
     let Some(probe) = database.probe() else {
         let reason = "`buffer`, `buffers`, `then_buffer` and `split` are for the embedded engine; \
                       give another database its memory in its settings";
-        let refused = Err(ExecutionError::Unavailable(reason.to_owned()));
+        let refused = Err(ExecutionError::Unavailable(reason.into()));
         return if is_needed { refused } else { Ok(None) };
     };
-    let refused = |error: EmbeddedError| ExecutionError::Failed(error.to_string());
+    let refused = |error: EmbeddedError| ExecutionError::Failed(error.into());
     if let Some(buffer) = treatment.buffer {
-        let bytes = usize::try_from(buffer.get()).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(buffer.get()).expect("addresses have 64 bits");
         probe.set_buffer_bytes(bytes).map_err(refused)?;
     }
     if let Some(split) = split {
@@ -168,7 +172,6 @@ fn load_options<'a>(
 ) -> (LoadOptions<'a>, Vec<Phase>) {
     let treatment = assignment.treatment;
     let clients = treatment.clients(assignment.mpl);
-    let number = |clients: u32| usize::try_from(clients).unwrap_or(usize::MAX);
     let is_exchanged = matches!(treatment.exchange, Some(Exchange::Workload(_)));
     let duration = if is_exchanged { assignment.ctl / 2 } else { assignment.ctl };
     let connecting =
@@ -181,10 +184,10 @@ fn load_options<'a>(
             ArrivalSpec::Poisson(rate) => Arrivals::Poisson { rate },
             ArrivalSpec::Constant(rate) => Arrivals::Constant { rate },
         },
-        clients: number(clients),
+        clients: clients as usize,
         needs_all: true,
         priority: treatment.priority.map(|priority| load::Priority {
-            high_clients: number(treatment.high_clients(clients)),
+            high_clients: treatment.high_clients(clients) as usize,
             is_given: priority.is_given,
         }),
         transactions_max: treatment.aging.map(|aging| aging.transactions),
@@ -198,7 +201,7 @@ fn load_options<'a>(
 }
 
 /// A load from its begin to its end, which tells how far it is.
-pub(super) type Run<'r> =
+pub(super) type RunLoad<'r> =
     dyn FnMut(&mut dyn FnMut(&Progress)) -> Result<LoadReport, ExecutionError> + 'r;
 
 /// Runs a load while somebody looks after the database.
@@ -206,7 +209,7 @@ fn watched(
     actions: ScheduledActions,
     probe: &Probe,
     progress: &mut dyn FnMut(&Progress),
-    run: &mut Run<'_>,
+    run: &mut RunLoad<'_>,
 ) -> Result<(LoadReport, Vec<TreeSnapshot>), ExecutionError> {
     std::thread::scope(|scope| {
         let (say, begun) = mpsc::channel();
@@ -220,8 +223,8 @@ fn watched(
             progress(seen);
         });
         drop(say);
-        let looks = watch.join().map_err(|_| "who looked after the database panicked".to_owned());
-        let looks = looks.and_then(|looks| looks.map_err(|error| error.to_string()));
+        let panicked = |_| Cause::from("who looked after the database panicked");
+        let looks = watch.join().map_err(panicked).and_then(|looks| Ok(looks?));
         Ok((load?, looks.map_err(ExecutionError::Failed)?))
     })
 }
@@ -230,18 +233,4 @@ fn watched(
 fn since(zero_s: f64, intervals: Vec<Interval>) -> Vec<Interval> {
     let moved = |interval: Interval| Interval { at_s: interval.at_s - zero_s, ..interval };
     intervals.into_iter().map(moved).collect()
-}
-
-fn load_failed(error: LoadError) -> ExecutionError {
-    match error {
-        LoadError::Cancelled => ExecutionError::Cancelled,
-        other => ExecutionError::Failed(other.to_string()),
-    }
-}
-
-pub(super) fn failed(error: RigError) -> ExecutionError {
-    match error {
-        RigError::Cancelled => ExecutionError::Cancelled,
-        other => ExecutionError::Failed(other.to_string()),
-    }
 }

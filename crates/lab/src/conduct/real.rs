@@ -18,7 +18,7 @@ use tidegate_workload::workload::{Condition, Depth};
 use super::environment::EnvironmentMonitor;
 use super::measure::{ProxySetup, conduct};
 use super::{Assignment, ExecutionError, Executor};
-use crate::experiment::workload::{WorkloadError, WorkloadSpec};
+use crate::experiment::workload::WorkloadSpec;
 use crate::experiment::{RunPlan, Subject, SubjectKind};
 use crate::load::Progress;
 use crate::measured::{Measured, Started};
@@ -27,17 +27,15 @@ use crate::rig::RigError;
 /// What the processors are called among the settings; no database has a setting of this name.
 const PROCESSORS: &str = "processors";
 
-/// A private database.
 pub struct RealSubject {
     /// The `tidegate` program, for the proxy.
     tidegate: PathBuf,
     /// Where a proxy's log goes.
     log: PathBuf,
-    subject: Option<Running>,
+    subject: Option<RunningSubject>,
 }
 
-/// A database that was started.
-struct Running {
+struct RunningSubject {
     kind: SubjectKind,
     database: Box<dyn Database>,
     processors: Processors,
@@ -47,18 +45,17 @@ struct Running {
 
 impl RealSubject {
     /// An executor with nothing started yet.
-    #[must_use]
     pub fn new(tidegate: PathBuf, log: PathBuf) -> Self {
         RealSubject { tidegate, log, subject: None }
     }
 
-    fn running(&mut self) -> Result<&mut Running, ExecutionError> {
-        let missing = || ExecutionError::Failed("the subject is not started".to_owned());
+    fn running(&mut self) -> Result<&mut RunningSubject, ExecutionError> {
+        let missing = || ExecutionError::Failed("the subject is not started".into());
         self.subject.as_mut().ok_or_else(missing)
     }
 }
 
-impl Running {
+impl RunningSubject {
     fn environment(&self) -> EnvironmentMonitor {
         EnvironmentMonitor::of(&*self.database, &self.processors)
     }
@@ -76,7 +73,7 @@ impl Running {
 
 impl Executor for RealSubject {
     fn start(&mut self, run: &RunPlan, _: &AtomicBool) -> Result<Started, ExecutionError> {
-        let unavailable = |error: RigError| ExecutionError::Unavailable(error.to_string());
+        let unavailable = |error: RigError| ExecutionError::Unavailable(error.into());
         let running = start(&run.subject, run.processors).map_err(unavailable)?;
         let started = Started {
             version: running.database.version().map_err(RigError::from).map_err(unavailable)?,
@@ -92,7 +89,7 @@ impl Executor for RealSubject {
         workloads: &[WorkloadSpec],
         cancel: &AtomicBool,
     ) -> Result<(), ExecutionError> {
-        let workloads = WorkloadSpec::build_in_turn(workloads).map_err(|error| unbuilt(&error))?;
+        let workloads = WorkloadSpec::build_in_turn(workloads)?;
         Ok(self.running()?.database.load(&workloads, cancel)?)
     }
 
@@ -103,7 +100,7 @@ impl Executor for RealSubject {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Measured, ExecutionError> {
         let specs = assignment.treatment.workloads(assignment.workload);
-        let workloads = WorkloadSpec::build_in_turn(&specs).map_err(|error| unbuilt(&error))?;
+        let workloads = WorkloadSpec::build_in_turn(&specs)?;
         let (tidegate, log) = (self.tidegate.clone(), self.log.clone());
         let running = self.running()?;
         // Nobody of an attempt that broke off is to be there.
@@ -130,14 +127,16 @@ impl Executor for RealSubject {
         workload: &WorkloadSpec,
         depth: Depth,
     ) -> Result<Vec<Condition>, ExecutionError> {
-        let workload = workload.build().map_err(|error| unbuilt(&error))?;
+        let workload = workload.build()?;
         let mut connection = self.running()?.database.session()?;
         check(&mut *connection, &*workload, depth)
-            .map_err(|failure| ExecutionError::Failed(failure.to_string()))
+            .map_err(|failure| ExecutionError::Failed(failure.into()))
     }
 
     fn stop(&mut self) -> Result<(), ExecutionError> {
-        let Some(Running { database, held, .. }) = self.subject.take() else { return Ok(()) };
+        let Some(RunningSubject { database, held, .. }) = self.subject.take() else {
+            return Ok(());
+        };
         let stopped = database.stop();
         // What follows is not to be kept to this subject's processors.
         drop(held);
@@ -146,10 +145,10 @@ impl Executor for RealSubject {
 }
 
 /// Starts a database with so many processors.
-fn start(subject: &Subject, processors: Option<u32>) -> Result<Running, RigError> {
+fn start(subject: &Subject, processors: Option<u32>) -> Result<RunningSubject, RigError> {
     let available = Processors::available()?;
     let processors = match processors {
-        Some(count) => available.first(usize::try_from(count).unwrap_or(usize::MAX))?,
+        Some(count) => available.first(count as usize)?,
         None => available,
     };
     let is_ours = subject.kind.dbms().is_some_and(|dbms| dbms.is_in_process);
@@ -158,9 +157,5 @@ fn start(subject: &Subject, processors: Option<u32>) -> Result<Running, RigError
         Some(_) => subject.database()?,
         None => processors.during(|| subject.database())??,
     };
-    Ok(Running { kind: subject.kind, database, processors, held })
-}
-
-fn unbuilt(error: &WorkloadError) -> ExecutionError {
-    ExecutionError::Failed(error.to_string())
+    Ok(RunningSubject { kind: subject.kind, database, processors, held })
 }

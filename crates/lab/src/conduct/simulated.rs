@@ -27,7 +27,7 @@ use tidegate_workload::workload::{Condition, Depth};
 use self::study::Collapse;
 use super::{Assignment, ExecutionError, Executor};
 use crate::experiment::RunPlan;
-use crate::experiment::treatment::{Admission, Priority};
+use crate::experiment::treatment::{Admission, PriorityShare};
 use crate::experiment::workload::WorkloadSpec;
 use crate::load::{
     ClassReport, IntervalKind, IntervalReport, KindReport, Latency, LoadReport, PhaseReport,
@@ -47,7 +47,6 @@ const LAMBDA: f64 = 40.0;
 const SIGMA: f64 = 0.02;
 const KAPPA: f64 = 0.001;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Simulated {
     run: u32,
@@ -57,7 +56,7 @@ pub struct Simulated {
 impl Executor for Simulated {
     fn start(&mut self, run: &RunPlan, _: &AtomicBool) -> Result<Started, ExecutionError> {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
-        let all = u32::try_from(all).unwrap_or(u32::MAX);
+        let all = u32::try_from(all).expect("processors are far fewer");
         self.run = run.number;
         self.processors = run.processors.unwrap_or(all);
         Ok(Started {
@@ -135,7 +134,6 @@ fn limits(assignment: &Assignment<'_>) -> Result<Vec<Interval>, ExecutionError> 
     let Admission::Control { clients, control } = assignment.treatment.admission else {
         return Ok(Vec::new());
     };
-    let failed = |reason: String| ExecutionError::Failed(reason);
     let phase = |kappa| {
         let levels = std::iter::successors(Some(1_u32), |level| Some(level * 5 / 4 + 1));
         let points =
@@ -151,10 +149,10 @@ fn limits(assignment: &Assignment<'_>) -> Result<Vec<Interval>, ExecutionError> 
         .into_iter()
         .map(phase)
         .collect::<Result<_, _>>()
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| ExecutionError::Failed(error.into()))?;
     let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(1000));
     let setting = Setting {
-        bounds: bounds.map_err(|error| failed(error.to_string()))?,
+        bounds: bounds.map_err(|error| ExecutionError::Failed(error.into()))?,
         start: Mpl::at_least_one(assignment.mpl),
         resources: Resources { cpus: 2, disks: 1 },
     };
@@ -185,7 +183,7 @@ fn limits(assignment: &Assignment<'_>) -> Result<Vec<Interval>, ExecutionError> 
 
 /// The classes: by Little's law all have N/X in the mean; who goes first a tenth of that.
 fn classes(assignment: &Assignment<'_>, tps: f64, all: Latency) -> Vec<ClassReport> {
-    let Some(Priority { high_percent, is_given }) = assignment.treatment.priority else {
+    let Some(PriorityShare { high_percent, is_given }) = assignment.treatment.priority else {
         return Vec::new();
     };
     let high = high_percent / 100.0;

@@ -57,7 +57,7 @@ impl ScheduledActions {
             }
             let now = start.elapsed();
             if let Some((_, bytes)) = buffer.filter(|(at, _)| *at <= now) {
-                probe.set_buffer_bytes(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+                probe.set_buffer_bytes(usize::try_from(bytes).expect("addresses have 64 bits"))?;
                 buffer = None;
             }
             if let (Some(at), Some(every)) = (next_look, self.look)

@@ -1,13 +1,13 @@
 //! The demonstration's picture: throughput against clients, and the path of the limit.
 
-use std::error::Error;
 use std::ops::Range;
 use std::path::Path;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::{DemoSummary, Step};
+use super::{DemoStep, DemoSummary};
+use crate::Cause;
 use crate::rig::{Interval, RigError};
 
 const SIZE: (u32, u32) = (900, 800);
@@ -21,7 +21,7 @@ const GRID: RGBColor = RGBColor(230, 230, 230);
 /// Room for the legend above the curves.
 const HEADROOM: f64 = 1.15;
 
-type Drawn = Result<(), Box<dyn Error>>;
+type Drawn = Result<(), Cause>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws the summary as SVG into `path`.
@@ -67,7 +67,7 @@ fn draw_throughput(summary: &DemoSummary, area: &Area<'_>) -> Drawn {
         .label_style((FONT, 14))
         .draw()?;
     for (name, color, tps) in [
-        ("through Tidegate", PROXIED, proxied_tps as fn(&Step) -> f64),
+        ("through Tidegate", PROXIED, proxied_tps as fn(&DemoStep) -> f64),
         ("direct", DIRECT, direct_tps),
     ] {
         let points = steps.iter().map(|step| (step.clients as f64, tps(step)));
@@ -136,7 +136,7 @@ struct StepPath {
     points: Vec<(f64, f64)>,
 }
 
-fn paths(steps: &[Step]) -> Vec<StepPath> {
+fn paths(steps: &[DemoStep]) -> Vec<StepPath> {
     let mut now_s = 0.0;
     steps
         .iter()
@@ -172,11 +172,11 @@ fn stairs(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     corners
 }
 
-fn direct_tps(step: &Step) -> f64 {
+fn direct_tps(step: &DemoStep) -> f64 {
     step.direct.tps
 }
 
-fn proxied_tps(step: &Step) -> f64 {
+fn proxied_tps(step: &DemoStep) -> f64 {
     step.proxied.tps
 }
 

@@ -14,31 +14,25 @@ use crate::rig::{DatabaseDescription, Interval, Machine, RigError};
 /// Everything the demonstration saw, and on what.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoSummary {
-    /// Tidegate's version.
     pub tidegate_version: &'static str,
-    /// The command line.
     pub command: String,
-    /// Where the clients' draws began.
     pub seed: u64,
-    /// What it ran on.
     pub machine: Machine,
     /// The database that it ran on.
     #[serde(flatten)]
     pub database: DatabaseDescription,
-    /// The tables' scale.
     pub scale: u32,
     /// Whether the sums of all balances were equal at the end: no transaction applied in part.
     pub consistent: bool,
     /// Transactions in the database's history at the end.
     pub history_rows: i64,
     /// One step for each number of clients.
-    pub steps: Vec<Step>,
+    pub steps: Vec<DemoStep>,
 }
 
 /// One number of clients, directly and through Tidegate.
 #[derive(Clone, Debug, Serialize)]
-pub struct Step {
-    /// How many clients.
+pub struct DemoStep {
     pub clients: usize,
     /// Transactions per second through Tidegate over those of direct clients.
     pub ratio: f64,
@@ -49,9 +43,7 @@ pub struct Step {
     pub proxy_cpu_us: Option<f64>,
     /// When the limited run began, in seconds since Tidegate's start.
     pub began_s: f64,
-    /// What direct clients saw.
     pub direct: LoadReport,
-    /// What clients saw through Tidegate.
     pub proxied: LoadReport,
     /// Tidegate's control intervals in this step.
     pub intervals: Vec<Interval>,
@@ -62,7 +54,7 @@ impl DemoSummary {
         options: &DemoOptions,
         database: DatabaseDescription,
         sums: Sums,
-        steps: Vec<Step>,
+        steps: Vec<DemoStep>,
     ) -> Self {
         DemoSummary {
             tidegate_version: env!("CARGO_PKG_VERSION"),
@@ -84,7 +76,6 @@ impl DemoSummary {
     }
 
     /// The result as a table of plain text with a word on how it was measured.
-    #[must_use]
     pub fn table(&self) -> String {
         let mut table = String::from(
             "clients   direct tps   Tidegate tps   ratio   limit   p99 direct   p99 Tidegate\n",
@@ -122,11 +113,11 @@ impl DemoSummary {
                 step.proxied.warmup_s,
             );
         }
-        let errors: u64 = self.steps.iter().map(Step::errors).sum();
-        let losses: usize = self.steps.iter().map(Step::losses).sum();
+        let errors: u64 = self.steps.iter().map(DemoStep::errors).sum();
+        let losses: usize = self.steps.iter().map(DemoStep::losses).sum();
         let verdict =
             if self.consistent { "all balances agree" } else { "THE BALANCES DO NOT AGREE" };
-        let retries: u64 = self.steps.iter().map(Step::retries).sum();
+        let retries: u64 = self.steps.iter().map(DemoStep::retries).sum();
         let _ = writeln!(
             notes,
             "{} transactions in the database's history; {verdict}; {retries} run again after a \
@@ -137,7 +128,7 @@ impl DemoSummary {
     }
 }
 
-impl Step {
+impl DemoStep {
     fn errors(&self) -> u64 {
         let errors = |report: &LoadReport| report.errors.values().sum::<u64>();
         errors(&self.direct) + errors(&self.proxied)

@@ -44,8 +44,8 @@ use toml::de::{DeTable, DeValue, Deserializer};
 use super::complaint::Complaint;
 use super::fit::{refuse_processors, refuse_unfit};
 use super::redact::{kept, shown};
-use super::scenarios::{Common, Factors, READERS, Reader};
-use super::values::{Bytes, Check, LEVELS_MAX, Levels, Period};
+use super::scenarios::{Common, READERS, Reader, ScenarioFactors};
+use super::values::{Bytes, LEVELS_MAX, Levels, Period};
 use super::workload::WorkloadSpec;
 use super::{Experiment, Order, Subject, SubjectKind};
 
@@ -55,41 +55,16 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// Why a file is no experiment.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// It cannot be read.
     #[error("cannot read {path}: {source}", path = .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// It says what an experiment file cannot say. The reason names the line.
+    Read { path: PathBuf, source: std::io::Error },
     #[error("{path}: {reason}", path = .path.display())]
-    Form {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and where.
-        reason: String,
-    },
-    /// There is no such preset.
+    Form { path: PathBuf, reason: String },
     #[error("{path} has no preset `{name}`; it has {known}", path = .path.display())]
-    Preset {
-        /// The file.
-        path: PathBuf,
-        /// What was asked for.
-        name: String,
-        /// The presets that are there.
-        known: String,
-    },
+    Preset { path: PathBuf, name: String, known: String },
     /// Its values do not fit each other, or a subject is not to be had. The reason names the line
     /// where there is one.
     #[error("{path}: {reason}", path = .path.display())]
-    Values {
-        /// The file.
-        path: PathBuf,
-        /// What does not fit.
-        reason: String,
-    },
+    Values { path: PathBuf, reason: String },
 }
 
 /// The same, before it is known which file it was.
@@ -128,8 +103,8 @@ impl TryFrom<String> for ScenarioName {
 /// What a file says, with a scenario's own factors; one without presets, or with the keys of one in
 /// their place.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, bound = "F: Factors")]
-struct Keys<F> {
+#[serde(deny_unknown_fields, bound = "F: ScenarioFactors")]
+struct FileKeys<F> {
     name: Option<String>,
     #[serde(rename = "scenario")]
     _scenario: Option<String>,
@@ -148,7 +123,7 @@ struct Keys<F> {
     repetitions: Option<NonZeroU32>,
     order: Option<Order>,
     transactions: Option<bool>,
-    check: Option<Check>,
+    check: Option<Depth>,
     workload: Option<WorkloadSpec>,
     factors: Option<F>,
     #[serde(default)]
@@ -176,7 +151,7 @@ impl TryFrom<String> for Location {
     }
 }
 
-impl<F: Factors> Keys<F> {
+impl<F: ScenarioFactors> FileKeys<F> {
     /// These keys, with other subjects; one that is named with a place is there, whatever the file
     /// says.
     fn choose(&mut self, subjects: &[Subject]) {
@@ -192,16 +167,12 @@ impl<F: Factors> Keys<F> {
 /// What of a file is wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// One of its presets.
     pub preset: Option<String>,
     /// Other subjects than the file names.
     pub subjects: Option<Vec<Subject>>,
 }
 
 /// Reads an experiment file.
-///
-/// # Errors
-/// See [`FileError`].
 pub fn read(path: &Path, choice: &Choice) -> Result<Experiment, FileError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| FileError::Read { path: path.to_owned(), source })?;
@@ -209,9 +180,6 @@ pub fn read(path: &Path, choice: &Choice) -> Result<Experiment, FileError> {
 }
 
 /// As [`read`], of text that is already there; `path` is for messages.
-///
-/// # Errors
-/// See [`FileError`].
 pub fn parse(path: &Path, text: &str, choice: &Choice) -> Result<Experiment, FileError> {
     let experiment = parse_begun(path, text, choice)?;
     refuse_unfit(&experiment).map_err(|complaint| FileError::Values {
@@ -320,7 +288,6 @@ impl<'t> Document<'t> {
         Ok(keys)
     }
 
-    /// Reads what keys say.
     fn read<T: DeserializeOwned>(&self, keys: DeTable<'t>) -> Result<T, Problem> {
         let deserializer = Deserializer::from(Spanned::new(0..self.text.len(), keys));
         T::deserialize(deserializer).map_err(|error| form(error, self.text))
@@ -353,16 +320,16 @@ fn form(mut error: toml::de::Error, text: &str) -> Problem {
 
 /// Reads a file of the scenario that these factors belong to. Every preset is read, so that one
 /// which is wrong is refused also when it is not chosen.
-pub(super) fn read_as<F: Factors>(
+pub(super) fn read_as<F: ScenarioFactors>(
     document: &Document<'_>,
     choice: &Choice,
 ) -> Result<Experiment, Problem> {
     let preset = choice.preset.as_deref();
-    let _: Keys<F> = document.read(document.with(None)?)?;
+    let _: FileKeys<F> = document.read(document.with(None)?)?;
     for name in document.presets.keys() {
-        let _: Keys<F> = document.read(document.with(Some(name.get_ref()))?)?;
+        let _: FileKeys<F> = document.read(document.with(Some(name.get_ref()))?)?;
     }
-    let mut keys: Keys<F> = document.read(document.with(preset)?)?;
+    let mut keys: FileKeys<F> = document.read(document.with(preset)?)?;
     if let Some(subjects) = &choice.subjects {
         keys.choose(subjects);
     }
@@ -373,7 +340,7 @@ pub(super) fn read_as<F: Factors>(
     Ok(experiment)
 }
 
-fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, Complaint> {
+fn build<F: ScenarioFactors>(keys: FileKeys<F>) -> Result<Experiment, Complaint> {
     let missing = |key: &str| Complaint::missing(format!("the key `{key}` is missing"));
     let mpls = keys.mpl.as_ref().ok_or_else(|| missing("mpl"))?.numbers();
     if mpls.is_empty() {
@@ -428,7 +395,7 @@ fn build<F: Factors>(keys: Keys<F>) -> Result<Experiment, Complaint> {
         repetitions: keys.repetitions.map_or(1, NonZeroU32::get),
         order: keys.order.unwrap_or(Order::Random),
         transactions: keys.transactions.unwrap_or(false),
-        check: keys.check.map_or(Depth::Quick, Depth::from),
+        check: keys.check.unwrap_or_default(),
         text: String::new(),
         preset: None,
     })

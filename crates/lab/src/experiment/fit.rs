@@ -28,9 +28,8 @@ const EXECUTIONS_MAX: u64 = 1_000_000;
 /// Refuses an experiment of which a part cannot be executed; the complaint names the key.
 pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), Complaint> {
     refuse_twice(experiment)?;
-    let keys = experiment.scenario.primary_keys();
-    let recipes: Vec<_> =
-        keys.into_iter().flat_map(|key| experiment.scenario.batchsets(key)).collect();
+    let recipes: Vec<&Recipe> =
+        experiment.scenario.runs.iter().flat_map(|(_, recipes)| recipes).collect();
     refuse_number(experiment, recipes.len())?;
     if experiment.connect.is_zero() {
         return Err(Complaint::about("connect", " must be longer than nothing"));
@@ -55,9 +54,8 @@ fn refuse_number(experiment: &Experiment, batchsets: usize) -> Result<(), Compla
         return Err(Complaint::about("processors", text));
     }
     let parts = [experiment.subjects.len(), processors, batchsets, experiment.mpls.len()];
-    let batches = parts.into_iter().fold(1_u64, |product, part| {
-        product.saturating_mul(u64::try_from(part).unwrap_or(u64::MAX))
-    });
+    let batches =
+        parts.into_iter().fold(1_u64, |product, part| product.saturating_mul(part as u64));
     let executions = batches.saturating_mul(experiment.repetitions.into());
     if executions > EXECUTIONS_MAX {
         let text = format!(
@@ -149,8 +147,8 @@ fn refuse_connections(subject: &Subject, mpl: u32) -> Result<(), Complaint> {
     let mut settings = subject.settings.named.iter();
     let given = settings.rfind(|(name, _)| plain_name(name) == limit);
     let Some((_, value)) = given else {
-        let room = u32::try_from(MAX_CLIENTS).unwrap_or(u32::MAX);
-        if mpl <= room {
+        let room = MAX_CLIENTS;
+        if mpl as usize <= room {
             return Ok(());
         }
         let text = format!(

@@ -40,7 +40,6 @@ pub mod workload;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -55,16 +54,12 @@ pub use plan::{Batch, Batchset, Execution, Plan, RunPlan};
 pub use scenarios::Scenario;
 pub use values::Bytes;
 
-/// What an experiment file says.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// Its name.
     pub name: String,
-    /// What is varied.
-    pub scenario: Arc<dyn Scenario>,
+    pub scenario: Scenario,
     /// Where all draws begin, also that of the order.
     pub seed: u64,
-    /// The databases.
     pub subjects: Vec<Subject>,
     /// The numbers of processors given to the DBMS; all there are when nothing is said.
     pub processors: Option<Vec<u32>>,
@@ -84,7 +79,6 @@ pub struct Experiment {
     pub interval: Duration,
     /// How often each batch is executed.
     pub repetitions: u32,
-    /// In which order.
     pub order: Order,
     /// Whether each transaction is recorded, in files beside the store.
     pub transactions: bool,
@@ -92,7 +86,6 @@ pub struct Experiment {
     pub check: Depth,
     /// The file's text, word for word but for passwords in URLs.
     pub text: String,
-    /// The preset that was chosen.
     pub preset: Option<String>,
 }
 
@@ -112,16 +105,13 @@ pub enum Order {
 /// `postgres`, or `postgres=postgres://user@host/database` where it is an existing one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// Its kind.
     pub kind: SubjectKind,
-    /// What it is started with.
     pub settings: Settings,
     /// Where an existing server or the file is, instead of a private one.
     pub place: Option<Url>,
 }
 
 impl From<SubjectKind> for Subject {
-    /// A private one.
     fn from(kind: SubjectKind) -> Self {
         Subject { kind, settings: Settings::default(), place: None }
     }
@@ -136,7 +126,6 @@ impl fmt::Display for Subject {
     }
 }
 
-/// A kind of subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub enum SubjectKind {
@@ -162,7 +151,6 @@ impl SubjectKind {
     }
 
     /// Returns the DBMS; `None` where there is no database.
-    #[must_use]
     pub fn dbms(self) -> Option<&'static Dbms> {
         match self {
             SubjectKind::Plain(dbms) | SubjectKind::ThroughTidegate(dbms) => Some(dbms),
@@ -189,24 +177,16 @@ impl fmt::Display for SubjectKind {
     SubjectKind::all().map(|kind| kind.to_string()).collect::<Vec<_>>().join(", ")
 )]
 pub struct UnknownSubject {
-    /// What was asked for.
     pub name: String,
 }
 
 /// A subject on a command line that is none.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ChoiceError {
-    /// The name is none.
     #[error(transparent)]
     Kind(#[from] UnknownSubject),
-    /// What follows the name is no place.
     #[error("{kind}=..: {source}")]
-    Place {
-        /// The subject.
-        kind: SubjectKind,
-        /// Why it is none.
-        source: UrlError,
-    },
+    Place { kind: SubjectKind, source: UrlError },
 }
 
 impl FromStr for Subject {

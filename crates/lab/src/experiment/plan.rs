@@ -9,7 +9,6 @@ use super::treatment::Treatment;
 use super::workload::WorkloadSpec;
 use super::{Experiment, Order, Subject};
 
-/// All runs of an experiment.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The runs, in the order of their numbers.
@@ -23,46 +22,35 @@ pub struct Plan {
 pub struct RunPlan {
     /// Counted from 1.
     pub number: u32,
-    /// The database.
     pub subject: Subject,
     /// The processors given to it; `None` is all there are.
     pub processors: Option<u32>,
     /// Whether its tables have primary keys.
     pub primary_key: bool,
-    /// What is executed.
     pub batchsets: Vec<Batchset>,
 }
 
-/// A workload at several MPLs.
 #[derive(Clone, Debug)]
 pub struct Batchset {
     /// Counted from 1.
     pub number: u32,
-    /// The workload.
     pub workload: WorkloadSpec,
-    /// What is done with it.
     pub treatment: Treatment,
     /// Its batches, MPLs rising.
     pub batches: Vec<Batch>,
 }
 
-/// A workload at one MPL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The level.
     pub mpl: u32,
-    /// How often it is executed.
     pub repetitions: u32,
 }
 
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Execution {
-    /// The run's number.
     pub run: u32,
-    /// The batchset's number in it.
     pub batchset: u32,
-    /// The level.
     pub mpl: u32,
     /// Which of the batch's executions, counted from 1.
     pub repetition: u32,
@@ -70,7 +58,6 @@ pub struct Execution {
 
 impl Execution {
     /// Where its draws begin: the same for the same place in the plan.
-    #[must_use]
     pub fn seed(self, experiment: u64) -> u64 {
         let place = [self.run, self.batchset, self.mpl, self.repetition];
         let mix = |seed: u64, part: u32| {
@@ -83,7 +70,6 @@ impl Execution {
 
 impl Plan {
     /// The plan of an experiment: the same from the same file, preset and subjects.
-    #[must_use]
     pub fn new(experiment: &Experiment) -> Self {
         let processors: Vec<Option<u32>> = match &experiment.processors {
             None => vec![None],
@@ -92,13 +78,13 @@ impl Plan {
         let mut runs = Vec::new();
         for subject in &experiment.subjects {
             for &processors in &processors {
-                for primary_key in experiment.scenario.primary_keys() {
+                for &(primary_key, ref recipes) in &experiment.scenario.runs {
                     runs.push(RunPlan {
                         number: number(runs.len()),
                         subject: subject.clone(),
                         processors,
                         primary_key,
-                        batchsets: batchsets(experiment, primary_key),
+                        batchsets: batchsets(experiment, recipes),
                     });
                 }
             }
@@ -107,7 +93,6 @@ impl Plan {
     }
 
     /// The executions of a run, in the order in which they are made.
-    #[must_use]
     pub fn executions(&self, run: &RunPlan) -> Vec<Execution> {
         let mut batchsets: Vec<&Batchset> = run.batchsets.iter().collect();
         self.order(&mut batchsets, run.number, 0);
@@ -121,8 +106,6 @@ impl Plan {
             .collect()
     }
 
-    /// How many executions there are.
-    #[must_use]
     pub fn count(&self) -> usize {
         let batchsets = self.runs.iter().flat_map(|run| &run.batchsets);
         batchsets.map(|batchset| batchset.executions(0).len()).sum()
@@ -135,13 +118,11 @@ impl Plan {
         }
         let mut draw = Random::new(self.seed, (u64::from(run) << 32) | u64::from(batchset));
         for last in (1..items.len()).rev() {
-            let drawn = draw.between(0, i32::try_from(last).unwrap_or(i32::MAX));
-            items.swap(last, usize::try_from(drawn).unwrap_or(0));
+            items.swap(last, draw.index(last + 1));
         }
     }
 
     /// How long everything takes, roughly.
-    #[must_use]
     pub fn estimate(&self, experiment: &Experiment) -> Duration {
         let runs = self.runs.iter().map(|run| {
             let batchsets = run.batchsets.iter().map(|batchset| {
@@ -164,22 +145,19 @@ pub(crate) fn execution_s(experiment: &Experiment, mpl: u32) -> f64 {
     planned.as_secs_f64() + 0.3 + f64::from(mpl) / 300.0
 }
 
-fn batchsets(experiment: &Experiment, primary_key: bool) -> Vec<Batchset> {
+fn batchsets(experiment: &Experiment, recipes: &[Recipe]) -> Vec<Batchset> {
     let batch = |&mpl: &u32| Batch { mpl, repetitions: experiment.repetitions };
     let batches: Vec<Batch> = experiment.mpls.iter().map(batch).collect();
-    let recipes = experiment.scenario.batchsets(primary_key).into_iter();
-    let batchset = |(place, Recipe { workload, treatment })| Batchset {
+    let batchset = |(place, recipe): (usize, &Recipe)| Batchset {
         number: number(place),
-        workload,
-        treatment,
+        workload: recipe.workload.clone(),
+        treatment: recipe.treatment.clone(),
         batches: batches.clone(),
     };
-    recipes.enumerate().map(batchset).collect()
+    recipes.iter().enumerate().map(batchset).collect()
 }
 
 impl Batchset {
-    /// What it is, in words.
-    #[must_use]
     pub fn describe(&self) -> String {
         let treatment = self.treatment.to_string();
         let separator = if treatment.is_empty() { "" } else { "; " };
@@ -208,7 +186,7 @@ impl Batchset {
 }
 
 fn number(place: usize) -> u32 {
-    u32::try_from(place + 1).unwrap_or(u32::MAX)
+    u32::try_from(place + 1).expect("a plan in memory has fewer parts")
 }
 
 #[cfg(test)]

@@ -17,12 +17,10 @@ use super::workload::WorkloadSpec;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Treatment {
-    /// What the MPL is.
     pub admission: Admission,
-    /// When transactions come.
     pub arrivals: ArrivalSpec,
     /// Scheduling classes, if there are two.
-    pub priority: Option<Priority>,
+    pub priority: Option<PriorityShare>,
     /// Memory for pages at the start, where it can be changed while the database runs.
     pub buffer: Option<Bytes>,
     /// What is exchanged half way.
@@ -39,21 +37,15 @@ pub enum Admission {
     #[default]
     Clients,
     /// A limit that a gate holds, whoever waits outside.
-    Limit {
-        /// Clients.
-        clients: u32,
-    },
+    Limit { clients: u32 },
     /// The limit that a controller starts with.
     Control {
-        /// Clients.
         clients: u32,
-        /// The controller.
         #[serde(with = "written")]
         control: Algorithm,
     },
 }
 
-/// When transactions come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrivalSpec {
@@ -68,8 +60,7 @@ pub enum ArrivalSpec {
 
 /// A share of the clients, and of the arrivals of an open loop, is of the high class.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Priority {
-    /// Per cent of high-priority clients.
+pub struct PriorityShare {
     pub high_percent: f64,
     /// Whether the gate lets them in first; otherwise they are only counted apart.
     pub is_given: bool,
@@ -78,9 +69,7 @@ pub struct Priority {
 /// What is exchanged when half of the measured time is over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Exchange {
-    /// The workload.
     Workload(WorkloadSpec),
-    /// The memory for pages.
     Buffer(Bytes),
 }
 
@@ -99,7 +88,6 @@ pub struct Aging {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Split {
-    /// In the middle.
     Half,
     /// 15/16 to the left in a sequence at the end of the tree, as the study's database did.
     MaxKey,
@@ -109,7 +97,6 @@ pub enum Split {
 
 impl Treatment {
     /// How many clients there are at an MPL.
-    #[must_use]
     pub fn clients(&self, mpl: u32) -> u32 {
         match self.admission {
             Admission::Clients => mpl,
@@ -118,7 +105,6 @@ impl Treatment {
     }
 
     /// How many of so many clients are of the high class: at least one where there are classes.
-    #[must_use]
     pub fn high_clients(&self, clients: u32) -> u32 {
         let percent = self.priority.map_or(0.0, |priority| priority.high_percent);
         let share = f64::from(clients) * percent / 100.0;
@@ -132,7 +118,6 @@ impl Treatment {
     }
 
     /// The workloads, the second of an exchange included.
-    #[must_use]
     pub fn workloads(&self, first: &WorkloadSpec) -> Vec<WorkloadSpec> {
         match &self.exchange {
             Some(Exchange::Workload(then)) => vec![first.clone(), then.clone()],
@@ -141,7 +126,6 @@ impl Treatment {
     }
 
     /// Whether each execution begins with tables as they are loaded.
-    #[must_use]
     pub fn needs_fresh_tables(&self) -> bool {
         self.aging.is_some()
     }
@@ -163,7 +147,7 @@ impl fmt::Display for Treatment {
             ArrivalSpec::Poisson(rate) => words.push(format!("{rate} a second at random")),
             ArrivalSpec::Constant(rate) => words.push(format!("{rate} a second")),
         }
-        if let Some(Priority { high_percent, is_given }) = self.priority {
+        if let Some(PriorityShare { high_percent, is_given }) = self.priority {
             let first = if is_given { "first" } else { "apart but not first" };
             words.push(format!("{high_percent} % {first}"));
         }
@@ -201,7 +185,7 @@ mod tests {
         let full = Treatment {
             admission: Admission::Control { clients: 500, control },
             arrivals: ArrivalSpec::Poisson(80.0),
-            priority: Some(Priority { high_percent: 10.0, is_given: true }),
+            priority: Some(PriorityShare { high_percent: 10.0, is_given: true }),
             buffer: Some(Bytes::try_from("16MB".to_owned()).unwrap()),
             exchange: Some(Exchange::Buffer(Bytes::try_from("8MB".to_owned()).unwrap())),
             aging: Some(Aging {
@@ -225,7 +209,7 @@ mod tests {
     #[test]
     fn the_high_class_is_never_empty_where_there_is_one() {
         let with = |high_percent| Treatment {
-            priority: Some(Priority { high_percent, is_given: true }),
+            priority: Some(PriorityShare { high_percent, is_given: true }),
             ..Treatment::default()
         };
         let high = |percent, clients| with(percent).high_clients(clients);

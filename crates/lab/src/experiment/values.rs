@@ -7,21 +7,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tidegate_control::{Algorithm, AlgorithmError};
-use tidegate_workload::workload::Depth;
 
 /// What is no value of a key.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ValueError {
-    /// A length of time that is too long.
     #[error("`{0}` is more than a year")]
     LongPeriod(String),
-    /// No length of time.
     #[error("`{0}` is no length of time; write 120s, 500ms or 2min")]
     Period(String),
-    /// No share.
     #[error("{0} is no share in per cent: above 0 and at most 100")]
     Percent(f64),
-    /// No amount of memory.
     #[error("`{0}` is no size; write 512KB, 16MB or 1GB")]
     Bytes(String),
 }
@@ -35,13 +30,13 @@ pub enum ValueError {
 )]
 pub(super) enum Levels {
     List(Vec<NonZeroU32>),
-    Steps(Steps),
-    Factors(Factors),
+    Steps(StepSeries),
+    Factors(FactorSeries),
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Steps {
+pub(super) struct StepSeries {
     from: NonZeroU32,
     to: NonZeroU32,
     step: NonZeroU32,
@@ -49,7 +44,7 @@ pub(super) struct Steps {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Factors {
+pub(super) struct FactorSeries {
     from: NonZeroU32,
     to: NonZeroU32,
     factor: NonZeroU32,
@@ -63,11 +58,10 @@ impl Levels {
     pub(super) fn numbers(&self) -> Vec<u32> {
         let mut numbers = match *self {
             Levels::List(ref list) => list.iter().map(|level| level.get()).collect(),
-            Levels::Steps(Steps { from, to, step }) => (from.get()..=to.get())
-                .step_by(usize::try_from(step.get()).unwrap_or(usize::MAX))
-                .take(LEVELS_MAX + 1)
-                .collect(),
-            Levels::Factors(Factors { from, to, factor }) => {
+            Levels::Steps(StepSeries { from, to, step }) => {
+                (from.get()..=to.get()).step_by(step.get() as usize).take(LEVELS_MAX + 1).collect()
+            }
+            Levels::Factors(FactorSeries { from, to, factor }) => {
                 let next = |level: &u32| level.checked_mul(factor.get().max(2));
                 let series = std::iter::successors(Some(from.get()), next);
                 series.take_while(|&level| level <= to.get()).collect::<Vec<u32>>()
@@ -76,23 +70,6 @@ impl Levels {
         numbers.sort_unstable();
         numbers.dedup();
         numbers
-    }
-}
-
-/// How much of the tables is checked after the executions of a batchset.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Check {
-    Quick,
-    Full,
-}
-
-impl From<Check> for Depth {
-    fn from(check: Check) -> Depth {
-        match check {
-            Check::Quick => Depth::Quick,
-            Check::Full => Depth::Full,
-        }
     }
 }
 
@@ -151,8 +128,6 @@ pub struct Bytes(u64);
 const UNITS: [(&str, u64); 3] = [("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)];
 
 impl Bytes {
-    /// The number of bytes.
-    #[must_use]
     pub fn get(self) -> u64 {
         self.0
     }

@@ -10,15 +10,14 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tidegate_workload::pgbench::Scale;
 use tidegate_workload::point_select::PointSelect;
-use tidegate_workload::thrash::{Impossible, Mix, Options, Placement, Share, Thrash};
+use tidegate_workload::thrash::{ContradictoryOptions, Mix, Options, Placement, Share, Thrash};
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::workload::Workload;
 
 pub use ds2::{Ds2Size, Ds2Spec};
-pub use tpcc::{FormName, TpccSpec};
+pub use tpcc::TpccSpec;
 pub use tpcw::TpcwSpec;
 
-/// A workload with its values.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum WorkloadSpec {
@@ -51,7 +50,6 @@ pub enum WorkloadSpec {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThrashSpec {
-    /// Rows of each table.
     #[serde(default = "small")]
     pub rows: u32,
     /// Whether `id1` is the primary key.
@@ -64,65 +62,35 @@ pub struct ThrashSpec {
     pub rose: f64,
     /// Where in that share they lie: `random`, `rotation` or `discrete`.
     #[serde(default)]
-    pub placement: PlacementName,
-    /// The weight of reads.
+    pub placement: Placement,
     #[serde(default)]
     pub reads: u16,
-    /// The weight of updates.
     #[serde(default)]
     pub updates: u16,
     /// The weight of deletions and insertions.
     #[serde(default)]
     pub changes: u16,
-    /// The weight of joins.
     #[serde(default)]
     pub joins: u16,
 }
 
-/// See [`Placement`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PlacementName {
-    /// See [`Placement::Random`].
-    #[default]
-    Random,
-    /// See [`Placement::Rotation`].
-    Rotation,
-    /// See [`Placement::Discrete`].
-    Discrete,
-}
-
-/// Values that no workload has.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum WorkloadError {
-    /// No pgbench tables are so large.
     #[error("workload: a scale of {0}; give 1 to {max}", max = Scale::MAX)]
     Scale(u32),
-    /// A share that is none.
     #[error("workload: {0} % is no share of the rows that can be told apart")]
     Share(f64),
     /// Values of the thrashing study that contradict each other.
     #[error(transparent)]
-    Thrash(#[from] Impossible),
-    /// A size that the DVD store cannot have.
+    Thrash(#[from] ContradictoryOptions),
     #[error("workload: {0}")]
-    Ds2(#[from] tidegate_workload::ds2::Impossible),
-    /// A size that TPC-C cannot have.
+    Ds2(#[from] tidegate_workload::ds2::ImpossibleSize),
     #[error("workload tpcc: {0}")]
-    Tpcc(#[from] tidegate_workload::tpcc::ScaleError),
-    /// A size that TPC-W cannot have.
+    Tpcc(#[from] tidegate_workload::tpcc::TpccScaleError),
     #[error("workload tpcw: {0}")]
-    Tpcw(#[from] tidegate_workload::tpcw::ScaleError),
-    /// A mix that a workload does not have.
+    Tpcw(#[from] tidegate_workload::tpcw::TpcwScaleError),
     #[error("workload {workload}: no mix is called `{name}`; there are {known}")]
-    Mix {
-        /// The workload.
-        workload: &'static str,
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
-    },
+    Mix { workload: &'static str, name: String, known: String },
 }
 
 fn one() -> u32 {
@@ -143,14 +111,13 @@ fn all() -> f64 {
 
 impl WorkloadSpec {
     /// A workload of the thrashing study: reads or updates of one range.
-    #[must_use]
     pub fn thrash(rows: u32, primary_key: bool, sf: f64, rose: f64, updates: bool) -> Self {
         WorkloadSpec::Thrash(ThrashSpec {
             rows,
             primary_key,
             sf,
             rose,
-            placement: PlacementName::Random,
+            placement: Placement::Random,
             reads: u16::from(!updates),
             updates: u16::from(updates),
             changes: 0,
@@ -159,9 +126,6 @@ impl WorkloadSpec {
     }
 
     /// The workload.
-    ///
-    /// # Errors
-    /// There is none with these values.
     pub fn build(&self) -> Result<Arc<dyn Workload>, WorkloadError> {
         let scale = |scale: u32| Scale::new(scale).ok_or(WorkloadError::Scale(scale));
         Ok(match self {
@@ -178,9 +142,6 @@ impl WorkloadSpec {
 
     /// Workloads that follow each other on the same tables. Customers of TPC-W whose mix changes
     /// are in one shop, because the last transactions of the first meet those of the second.
-    ///
-    /// # Errors
-    /// There is one not with its values.
     pub fn build_in_turn(specs: &[Self]) -> Result<Vec<Arc<dyn Workload>>, WorkloadError> {
         let Some(WorkloadSpec::Tpcw(spec)) = specs.first() else {
             return specs.iter().map(WorkloadSpec::build).collect();
@@ -193,8 +154,6 @@ impl WorkloadSpec {
         specs.iter().map(build).collect()
     }
 
-    /// What it is, in words.
-    #[must_use]
     pub fn describe(&self) -> String {
         match self {
             WorkloadSpec::Tpcb { scale, reads_first } => {
@@ -210,7 +169,6 @@ impl WorkloadSpec {
     }
 
     /// Rows of its tables, roughly: for an estimate of how long it takes to load them.
-    #[must_use]
     pub fn rows(&self) -> u64 {
         match self {
             WorkloadSpec::Tpcb { scale, .. } | WorkloadSpec::PointSelect { scale } => {
@@ -224,7 +182,6 @@ impl WorkloadSpec {
     }
 
     /// Whether another workload can run on the same tables, once they are as at the start.
-    #[must_use]
     pub fn shares_tables_with(&self, other: &WorkloadSpec) -> bool {
         match (self, other) {
             (WorkloadSpec::Tpcb { scale, .. }, WorkloadSpec::PointSelect { scale: of })
@@ -264,11 +221,7 @@ impl ThrashSpec {
             primary_key: self.primary_key,
             sf: share(self.sf)?,
             rose: share(self.rose)?,
-            placement: match self.placement {
-                PlacementName::Random => Placement::Random,
-                PlacementName::Rotation => Placement::Rotation,
-                PlacementName::Discrete => Placement::Discrete,
-            },
+            placement: self.placement,
             mix: Mix {
                 reads: self.reads,
                 updates: self.updates,

@@ -41,17 +41,10 @@ const POLL: Duration = Duration::from_millis(20);
 /// Why an experiment stopped before its end. It can be resumed.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The caller raised the cancellation flag.
     #[error("cancelled; `tidegate lab resume {0}` goes on from here")]
     Cancelled(i64),
-    /// The store failed.
     #[error("{source}; `tidegate lab resume {id}` goes on from there")]
-    Store {
-        /// The experiment.
-        id: i64,
-        /// What failed.
-        source: StoreError,
-    },
+    Store { id: i64, source: StoreError },
 }
 
 /// Why a part of it stopped.
@@ -66,7 +59,6 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Executions that were done now.
@@ -78,15 +70,10 @@ pub struct Outcome {
     pub unavailable: Vec<String>,
 }
 
-/// What runs an experiment.
 pub struct Runner<'a> {
-    /// The experiment.
     pub experiment: &'a Experiment,
-    /// All that it plans.
     pub plan: &'a Plan,
-    /// Its number in the store.
     pub id: i64,
-    /// The store.
     pub store: &'a mut Store,
     /// Makes an executor for a run's subject.
     pub executor: &'a mut dyn FnMut(&RunPlan) -> Box<dyn Executor>,
@@ -98,17 +85,11 @@ pub struct Runner<'a> {
 
 impl Runner<'_> {
     /// Runs what is left to do.
-    ///
-    /// # Errors
-    /// See [`RunError`].
     pub fn run(&mut self) -> Result<Outcome, RunError> {
         self.run_those(&|_| true)
     }
 
     /// Runs what is left to do of one run, by its number.
-    ///
-    /// # Errors
-    /// See [`RunError`].
     pub fn run_only(&mut self, number: u32) -> Result<Outcome, RunError> {
         self.run_those(&|run| run == number)
     }
@@ -362,8 +343,8 @@ impl Runner<'_> {
         match measured {
             Ok(measured) => {
                 if course.is_virtual() {
-                    let connecting = Duration::try_from_secs_f64(measured.connect_s);
-                    let times = [experiment.warmup, experiment.ctl, connecting.unwrap_or_default()];
+                    let connecting = Duration::from_secs_f64(measured.connect_s);
+                    let times = [experiment.warmup, experiment.ctl, connecting];
                     self.store.pass(times.iter().sum());
                 }
                 self.store.measured(tried, &measured)?;
@@ -438,7 +419,6 @@ impl Runner<'_> {
     }
 }
 
-/// A run on its way.
 struct RunInProgress<'a> {
     run: &'a RunPlan,
     row: i64,
@@ -515,7 +495,6 @@ fn seconds_into(experiment: &Experiment, progress: &Progress) -> f64 {
 
 impl RunPlan {
     /// What the run is called in messages.
-    #[must_use]
     pub fn title(&self) -> String {
         let processors = match self.processors {
             Some(1) => ", 1 processor".to_owned(),
@@ -526,7 +505,7 @@ impl RunPlan {
         format!("{}{processors}{keys}", self.subject.kind)
     }
 
-    fn batchset(&self, number: u32) -> Option<&Batchset> {
+    pub(crate) fn batchset(&self, number: u32) -> Option<&Batchset> {
         self.batchsets.iter().find(|batchset| batchset.number == number)
     }
 }

@@ -25,15 +25,15 @@ pub(super) struct Calls<'a> {
     has_priority: bool,
     /// The transaction that each client has under way.
     tasks: Vec<Option<Task>>,
-    answered: Sender<Answer>,
-    answers: Receiver<Answer>,
+    answered: Sender<CallAnswer>,
+    answers: Receiver<CallAnswer>,
     alive: usize,
     losses: Losses,
     locks_before: LockStatistics,
 }
 
 /// A client's number, and what became of its transaction.
-type Answer = (usize, Result<Done, RequestError>);
+type CallAnswer = (usize, Result<Done, RequestError>);
 
 impl<'a> Calls<'a> {
     pub(super) fn new(options: &LoadOptions<'_>, service: &'a Service<'a>) -> Self {
@@ -70,7 +70,7 @@ impl<'a> Calls<'a> {
         self.tasks[client] = Some(task);
     }
 
-    fn take(&mut self, (client, result): Answer) {
+    fn take(&mut self, (client, result): CallAnswer) {
         let Some(task) = self.tasks[client].take() else { return };
         match result {
             Ok(Done { ending, phases }) => {
@@ -99,8 +99,7 @@ impl<'a> Calls<'a> {
         while let Some((client, task)) = self.dispatcher.due(now) {
             self.call(client, task);
         }
-        let next = self.dispatcher.next_due();
-        next.map_or(longest, |next| next.saturating_duration_since(now).min(longest))
+        self.dispatcher.wait(now, longest)
     }
 }
 
@@ -184,7 +183,6 @@ fn conflicts(before: &LockStatistics, now: &LockStatistics) -> BTreeMap<Conflict
     ended.into_iter().filter(|&(_, count)| count > 0).collect()
 }
 
-/// What an error counts as.
 fn kind(error: &CallError) -> &'static str {
     match error {
         CallError::NoProcedure(_) => "no procedure",

@@ -19,7 +19,6 @@ const NORMAL_APPLICATION: &str = "tidegate load";
 /// Some clients are of the high class, spread evenly among the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority {
-    /// How many.
     pub high_clients: usize,
     /// Whether their calls of the embedded engine are of the high class there; otherwise they are
     /// only counted apart. Before a proxy it is the proxy's configuration that decides.
@@ -53,7 +52,6 @@ impl Classes {
         }
     }
 
-    /// Whether there are two.
     pub(super) fn are_two(self) -> bool {
         self.high > 0 && self.high < self.clients
     }

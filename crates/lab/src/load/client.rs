@@ -26,7 +26,7 @@ impl Shared {
     }
 }
 
-pub(super) struct Client {
+pub(super) struct SocketClient {
     socket: Socket,
     line: ClientProtocol,
     state: ClientState,
@@ -43,7 +43,7 @@ pub(super) enum Loss {
     Protocol(ClientProtocolError),
 }
 
-impl Client {
+impl SocketClient {
     /// Begins to connect and log in as client number `index`, which is also its token, and by the
     /// name of an application.
     pub(super) fn open(
@@ -58,7 +58,7 @@ impl Client {
         let mut out = Vec::new();
         let line = ClientProtocol::start(server, application, &mut out);
         let state = ClientState::new(index, server.url.dbms().dialect);
-        Ok(Client { socket, line, state, out, is_connected: false })
+        Ok(SocketClient { socket, line, state, out, is_connected: false })
     }
 
     pub(super) fn is_logged_in(&self) -> bool {
@@ -85,7 +85,6 @@ impl Client {
         self.state.take_failure()
     }
 
-    /// Looks for something to do.
     pub(super) fn start(&mut self, dispatcher: &mut Dispatcher) -> Result<(), Loss> {
         let next = self.state.start(dispatcher);
         self.say(next)

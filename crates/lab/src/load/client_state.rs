@@ -19,20 +19,13 @@ pub(super) enum ServerEvent {
     Failed(Failure),
 }
 
-/// What a client sends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextMessage {
-    /// Nothing yet.
     Nothing,
-    /// The statement in the wire.
     Statement,
-    /// The beginning of a transaction.
     Begin,
-    /// Its end.
     Commit,
-    /// Its undoing.
     Rollback,
-    /// Good-bye.
     Quit,
 }
 
@@ -52,13 +45,11 @@ enum State {
     Undoing,
     /// The answer to ROLLBACK is awaited, after a failure.
     RollingBack,
-    /// Nothing more will be sent.
     Done,
 }
 
 /// A client's state, and what it does on each event of its connection.
 pub(super) struct ClientState {
-    /// The client's number.
     client: usize,
     wire: Rc<RefCell<Wire>>,
     state: State,
@@ -99,8 +90,8 @@ impl ClientState {
 
     /// How long the current transaction has been due.
     pub(super) fn age(&self, now: Instant) -> Duration {
-        let scheduled = self.task.as_ref().map(|task| task.scheduled);
-        scheduled.map(|then| now.saturating_duration_since(then)).unwrap_or_default()
+        let task = self.task.as_ref();
+        task.map_or(Duration::ZERO, |task| now.saturating_duration_since(task.scheduled))
     }
 
     /// The failure that came last, such as why the login was refused.
@@ -124,7 +115,6 @@ impl ClientState {
         NextMessage::Nothing
     }
 
-    /// Begins a transaction.
     pub(super) fn begin(&mut self, task: Task, dispatcher: &mut Dispatcher) -> NextMessage {
         self.is_again = false;
         self.task = Some(task);

@@ -106,12 +106,13 @@ impl Dispatcher {
 
     /// How long the clients have waited for the record of their transactions.
     pub(super) fn records_waited(&self) -> Duration {
-        self.recorder.as_ref().map(Recorder::waited).unwrap_or_default()
+        self.recorder.as_ref().map_or(Duration::ZERO, Recorder::waited)
     }
 
-    /// When somebody who waits is to begin, as far as that is known.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.pacers.iter().filter_map(|(_, pacer)| pacer.next_due()).min()
+    /// How long it is until somebody who waits is to begin, at most `longest`.
+    pub(super) fn wait(&self, now: Instant, longest: Duration) -> Duration {
+        let next = self.pacers.iter().filter_map(|(_, pacer)| pacer.next_due()).min();
+        next.map_or(longest, |next| next.saturating_duration_since(now).min(longest))
     }
 
     /// Transactions that were due and that nobody was free to begin.
@@ -170,7 +171,6 @@ impl Dispatcher {
         }
     }
 
-    /// The classes of the clients.
     pub(super) fn classes(&self) -> Classes {
         self.classes
     }

@@ -51,7 +51,6 @@ pub(super) trait Crowd {
         self.dispatcher().tally.conflicts.clone()
     }
 
-    /// Clients lost after the start.
     fn losses(&self) -> &Losses;
 
     /// What the load generator has used of processors: all threads of our process.
@@ -70,7 +69,6 @@ pub(super) trait Crowd {
     }
 }
 
-/// Clients whose connections broke.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     pub(super) count: usize,
@@ -107,7 +105,7 @@ struct Pace {
 }
 
 /// What is known when the measured time is over, beside the tally.
-struct Measured {
+struct MeasuredTime {
     clients: usize,
     seconds: f64,
     phases: Vec<PhaseReport>,
@@ -161,7 +159,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
         let phases = self.measure(then)?;
         let now = Instant::now();
         let (stragglers, oldest) = self.crowd.busy(now);
-        let measured = Measured {
+        let measured = MeasuredTime {
             clients,
             phases,
             intervals: std::mem::take(&mut self.intervals),
@@ -183,7 +181,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
         Ok(self.report(measured))
     }
 
-    fn report(&mut self, measured: Measured) -> LoadReport {
+    fn report(&mut self, measured: MeasuredTime) -> LoadReport {
         let conflicts = self.crowd.conflicts();
         let connect_retries = self.crowd.connect_retries();
         let connects_at_once = self.crowd.connects_at_once();
@@ -224,7 +222,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
             subject_cpu_us: measured.server_cpu_s.map(each_us),
             subject_core_share: measured.server_cpu_s.map(|cpu_s| cpu_s / measured.seconds),
             records_waited_ms: u64::try_from(measured.records_waited.as_millis())
-                .unwrap_or(u64::MAX),
+                .expect("a load does not last for 500 million years"),
         }
     }
 
@@ -303,12 +301,11 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
     /// When the interval ends. The last takes what would be left after it, if that is little.
     fn next_boundary(&self, end: Instant) -> Instant {
         let interval = self.options.interval;
-        let number = u32::try_from(self.intervals.len() + 1).unwrap_or(u32::MAX);
+        let number = u32::try_from(self.intervals.len() + 1).expect("a load has fewer intervals");
         let next = self.pace.stage_began + interval * number;
         if end.saturating_duration_since(next) < interval / 4 { end } else { next }
     }
 
-    /// Runs the clients until `deadline`.
     fn run_until(&mut self, deadline: Instant) -> Result<(), LoadError> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -321,7 +318,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
                 return Err(LoadError::Lost {
                     lost: losses.count,
                     clients: self.options.clients,
-                    reason: losses.reason.clone().unwrap_or_default(),
+                    reason: losses.reason.clone().expect("the first loss has its reason"),
                 });
             }
             if self.crowd.alive() == 0 {
@@ -368,7 +365,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
 /// CPU time by one of the clocks that count it.
 pub(super) fn cpu(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    Duration::try_from(time).expect("a clock of processor time is never negative")
 }
 
 #[cfg(test)]

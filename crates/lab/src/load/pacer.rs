@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use tidegate_workload::Random;
 
-/// How transactions come.
 #[derive(Clone, Debug)]
 pub enum Arrivals {
     /// A client's next when its last has been answered and the client has thought.
@@ -36,7 +35,6 @@ pub enum Arrivals {
 pub const RATES: &str = "a number from 1e-7, one in 116 days, to 1e9, one in a nanosecond";
 
 /// Whether there may be so many arrivals a second.
-#[must_use]
 pub fn is_rate(rate: f64) -> bool {
     (1e-7..=1e9).contains(&rate)
 }
@@ -47,7 +45,6 @@ const GAP_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The stream of draws for arrivals; clients have theirs by their numbers.
 const STREAM: u64 = u64::MAX;
 
-/// Decides who begins when.
 pub(super) struct Pacer {
     schedule: Schedule,
 }

@@ -49,7 +49,6 @@ pub enum ClientProtocolError {
     MySql(#[from] mysql::ProtocolError),
 }
 
-/// The protocol's state.
 pub(super) enum ClientProtocol {
     Postgres(client::Connection),
     MySql(mysql::Connection),

@@ -79,7 +79,7 @@ pub(super) struct Record {
     pub(super) ending: Ending,
 }
 
-enum Message {
+enum RecorderMessage {
     /// The clients begin.
     Open(Instant),
     Batch(Vec<Record>),
@@ -92,7 +92,7 @@ enum Message {
 pub struct Recorder {
     path: PathBuf,
     batch: Vec<Record>,
-    sender: SyncSender<Message>,
+    sender: SyncSender<RecorderMessage>,
     waited: Duration,
     writer: JoinHandle<Result<(), RecordFailure>>,
 }
@@ -134,18 +134,18 @@ impl Recorder {
 
     /// The clients begin: times count from here.
     pub(super) fn open(&mut self, now: Instant) {
-        self.send(Message::Open(now));
+        self.send(RecorderMessage::Open(now));
     }
 
     pub(super) fn record(&mut self, record: Record) {
         self.batch.push(record);
         if self.batch.len() == BATCH {
             let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
-            self.send(Message::Batch(batch));
+            self.send(RecorderMessage::Batch(batch));
         }
     }
 
-    fn send(&mut self, message: Message) {
+    fn send(&mut self, message: RecorderMessage) {
         // A writer that is gone has failed, and says so at the end.
         if let Err(TrySendError::Full(message)) = self.sender.try_send(message) {
             let since = Instant::now();
@@ -157,8 +157,8 @@ impl Recorder {
     /// The load is over: the file gets its name.
     pub(super) fn finish(mut self) -> Result<(), RecordError> {
         let batch = std::mem::take(&mut self.batch);
-        self.send(Message::Batch(batch));
-        self.send(Message::End);
+        self.send(RecorderMessage::Batch(batch));
+        self.send(RecorderMessage::End);
         let Recorder { path, sender, writer, .. } = self;
         drop(sender);
         let written = writer.join().unwrap_or(Err(RecordFailure::Died));
@@ -167,21 +167,21 @@ impl Recorder {
 }
 
 /// The writing thread: until the end, or until nobody can send one any more.
-fn write(part: WholeFile, messages: &Receiver<Message>) -> Result<(), RecordFailure> {
+fn write(part: WholeFile, messages: &Receiver<RecorderMessage>) -> Result<(), RecordFailure> {
     let properties = Arc::new(WriterProperties::default());
     let mut writer = SerializedFileWriter::new(part, schema()?, properties)?;
     let mut began = None;
     for message in messages {
         match message {
-            Message::Open(now) => began = Some(now),
-            Message::Batch(batch) if batch.is_empty() => {}
-            Message::Batch(batch) => {
+            RecorderMessage::Open(now) => began = Some(now),
+            RecorderMessage::Batch(batch) if batch.is_empty() => {}
+            RecorderMessage::Batch(batch) => {
                 let mut group = writer.next_row_group()?;
-                let began = began.unwrap_or(batch[0].scheduled);
+                let began = began.expect("the clients begin before the first record");
                 write_batch(&mut group, &batch, began)?;
                 group.close()?;
             }
-            Message::End => {
+            RecorderMessage::End => {
                 writer.into_inner()?.finish()?;
                 return Ok(());
             }
@@ -212,9 +212,9 @@ fn write_batch<W: io::Write + Send>(
     batch: &[Record],
     began: Instant,
 ) -> Result<(), ParquetError> {
-    let us = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    let us = |time: Duration| i64::try_from(time.as_micros()).expect("a load is far shorter");
     let numbers: [&dyn Fn(&Record) -> i64; NUMBERS.len()] = [
-        &|record| i64::try_from(record.client).unwrap_or(i64::MAX),
+        &|record| i64::try_from(record.client).expect("clients are far fewer"),
         &|record| us(record.scheduled.saturating_duration_since(began)),
         &|record| us(record.latency),
     ];
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn waiting_for_a_slow_disk_is_added_up() {
-        let (sender, receiver) = sync_channel::<Message>(BATCHES);
+        let (sender, receiver) = sync_channel::<RecorderMessage>(BATCHES);
         let writer = std::thread::spawn(move || {
             for message in receiver {
                 drop(message);
@@ -337,6 +337,7 @@ mod tests {
         let path = directory.path().join("attempt-1.parquet");
         let mut recorder = Recorder::create(&path).unwrap();
         let began = Instant::now();
+        recorder.open(began);
         (0..100_000).for_each(|number| recorder.record(record(number, began)));
         let Recorder { sender, writer, .. } = recorder;
         drop(sender);

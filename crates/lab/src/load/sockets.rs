@@ -9,7 +9,7 @@ use mio::event::Event as Readiness;
 use mio::{Events, Poll};
 use tidegate_workload::Failure;
 
-use super::client::{Client, Loss, Shared};
+use super::client::{Loss, Shared, SocketClient};
 use super::dispatcher::Dispatcher;
 use super::load_run::{Crowd, Losses};
 use super::protocol::Server;
@@ -39,7 +39,7 @@ struct Connections<'a> {
     server: Server,
     poll: Poll,
     /// By token; `None` when not connected.
-    clients: Vec<Option<Client>>,
+    clients: Vec<Option<SocketClient>>,
     shared: Shared,
     /// Clients to connect, in order.
     waiting: VecDeque<usize>,
@@ -173,7 +173,7 @@ impl Connections<'_> {
             };
             self.handshakes += 1;
             let application = self.shared.dispatcher.classes().application(index);
-            match Client::open(&self.server, application, &self.poll, index) {
+            match SocketClient::open(&self.server, application, &self.poll, index) {
                 Ok(client) => self.clients[index] = Some(client),
                 Err(error) => self.refused(index, Refusal::Io(error))?,
             }
@@ -216,8 +216,7 @@ impl Connections<'_> {
                 self.lost(index, loss);
             }
         }
-        let next = self.shared.dispatcher.next_due();
-        next.map_or(longest, |next| next.saturating_duration_since(now).min(longest))
+        self.shared.dispatcher.wait(now, longest)
     }
 
     /// Sends those home who wait for a transaction.
@@ -274,7 +273,7 @@ impl Connections<'_> {
             self.logged_in -= 1;
             self.handshakes += 1;
         }
-        let failure = self.clients[index].as_mut().and_then(Client::take_failure);
+        let failure = self.clients[index].as_mut().and_then(SocketClient::take_failure);
         let reason = match (failure, loss) {
             (Some(failure), _) => Refusal::Server(failure),
             (None, Loss::Closed) => Refusal::Closed,

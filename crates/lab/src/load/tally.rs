@@ -45,11 +45,8 @@ struct OfKind {
 /// What was seen of a kind of transaction in the measured time.
 #[derive(Clone, Debug, Serialize)]
 pub struct KindReport {
-    /// The workload's name.
     pub workload: &'static str,
-    /// The kind's name.
     pub kind: &'static str,
-    /// Transactions committed.
     pub committed: u64,
     /// Transactions that rolled themselves back, which is an end like another.
     pub rolled_back: u64,
@@ -63,7 +60,6 @@ pub struct KindReport {
 /// What was seen of a scheduling class in the measured time.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassReport {
-    /// The class's name.
     pub class: &'static str,
     /// Transactions that came to their end.
     pub transactions: u64,
@@ -74,11 +70,9 @@ pub struct ClassReport {
 /// How long a phase of a kind of transaction took.
 #[derive(Clone, Debug, Serialize)]
 pub struct PhaseOfKind {
-    /// The phase's name.
     pub phase: &'static str,
     /// Transactions of which it was timed.
     pub transactions: u64,
-    /// How long it took.
     pub latency: Latency,
 }
 
@@ -89,7 +83,6 @@ pub struct IntervalReport {
     pub until_s: f64,
     /// Transactions that came to their end.
     pub transactions: u64,
-    /// How long they took.
     pub latency: Latency,
     /// The same in full: latencies in microseconds, to three digits, and how many had each.
     #[serde(skip)]
@@ -102,13 +95,10 @@ pub struct IntervalReport {
 /// What was seen of a kind of transaction in one interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IntervalKind {
-    /// The workload's name.
     pub workload: &'static str,
-    /// The kind's name.
     pub kind: &'static str,
     /// Transactions that came to their end.
     pub transactions: u64,
-    /// Mean latency, in milliseconds.
     pub mean_ms: f64,
     /// 99th percentile of the latency, in milliseconds.
     pub p99_ms: f64,

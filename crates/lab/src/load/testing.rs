@@ -7,26 +7,15 @@ use std::time::Duration;
 use tidegate_workload::workload::{Client, Condition, Depth, Kind, Transaction, Workload};
 use tidegate_workload::{Ending, Running, Session, Statement, Table, Value};
 
-use super::{Arrivals, Connecting, LoadOptions, Target};
+use super::{Connecting, LoadOptions, LoadTarget};
 
 /// More than any transaction of the tests has.
 pub(super) const STATEMENTS: usize = 20;
 
 /// A load of one client that goes nowhere.
 pub(super) fn options(workload: Arc<dyn Workload>) -> LoadOptions<'static> {
-    LoadOptions {
-        target: Target::Url { url: String::new(), connecting: Connecting::within(Duration::ZERO) },
-        workload,
-        arrivals: Arrivals::Closed,
-        clients: 1,
-        needs_all: false,
-        priority: None,
-        transactions_max: None,
-        warmup: Duration::ZERO,
-        duration: Duration::ZERO,
-        interval: Duration::from_secs(1),
-        seed: 1,
-    }
+    let connecting = Connecting::within(Duration::ZERO);
+    LoadOptions::new(LoadTarget::Url { url: String::new(), connecting }, workload, 1)
 }
 
 /// Transactions of two statements, each a phase; all share the count of those that were told that

@@ -33,7 +33,7 @@ pub(super) struct Threads {
     dispatcher: Dispatcher,
     connector: Arc<dyn Connector>,
     /// Those whose threads have been started.
-    clients: Vec<Client>,
+    clients: Vec<ThreadClient>,
     /// No statement is to begin any more.
     is_over: Arc<AtomicBool>,
     /// For threads that are started.
@@ -49,7 +49,7 @@ pub(super) struct Threads {
     deadline: Instant,
 }
 
-struct Client {
+struct ThreadClient {
     /// Where the thread waits for transactions; it ends when this is dropped.
     transactions: Option<Sender<Arc<dyn Transaction>>>,
     interrupter: Option<Interrupter>,
@@ -57,7 +57,6 @@ struct Client {
     is_again: bool,
 }
 
-/// What a client's thread says.
 enum Word {
     Connected(Option<Interrupter>),
     Refused(Failure),
@@ -105,7 +104,12 @@ impl Threads {
             })
             .map_err(|source| LoadError::Thread { clients: self.clients_wanted, source })?;
         let transactions = Some(give);
-        self.clients.push(Client { transactions, interrupter: None, task: None, is_again: false });
+        self.clients.push(ThreadClient {
+            transactions,
+            interrupter: None,
+            task: None,
+            is_again: false,
+        });
         Ok(())
     }
 
@@ -189,8 +193,7 @@ impl Threads {
         while let Some((client, task)) = self.dispatcher.due(now) {
             self.begin(client, task);
         }
-        let next = self.dispatcher.next_due();
-        next.map_or(longest, |next| next.saturating_duration_since(now).min(longest))
+        self.dispatcher.wait(now, longest)
     }
 }
 
@@ -363,7 +366,7 @@ mod tests {
 
     use super::super::load_run::{LoadRun, cpu};
     use super::super::testing::{self, TwoPhases};
-    use super::super::{Connecting, Target};
+    use super::super::{Connecting, LoadTarget};
     use super::*;
 
     /// What a statement needs of a processor, in the thread of its client.
@@ -376,7 +379,6 @@ mod tests {
     #[derive(Debug, Default)]
     struct Holding {
         is_held: bool,
-        /// Statements that have begun.
         statements: usize,
         commits: usize,
     }
@@ -428,14 +430,14 @@ mod tests {
     fn options(connector: &Held) -> LoadOptions<'static> {
         let connecting = Connecting::within(Duration::from_secs(60));
         LoadOptions {
-            target: Target::Threads { connector: Arc::new(connector.clone()), connecting },
+            target: LoadTarget::Threads { connector: Arc::new(connector.clone()), connecting },
             duration: Duration::from_secs(600),
             ..testing::options(Arc::new(TwoPhases::default()))
         }
     }
 
     fn crowd(options: &LoadOptions<'_>) -> Threads {
-        let Target::Threads { connector, connecting } = &options.target else {
+        let LoadTarget::Threads { connector, connecting } = &options.target else {
             panic!("threads were asked for")
         };
         Threads::new(options, connector, *connecting)

@@ -12,9 +12,7 @@ use tidegate_workload::{Dialect, Driver, Failure, Reply, Statement, Value, Wants
 
 pub(super) struct Wire {
     dialect: Dialect,
-    /// The statement to be sent.
     text: Vec<u8>,
-    /// Whether there is one.
     is_submitted: bool,
     wants: Wants,
     reply: Reply,
@@ -36,7 +34,6 @@ impl Wire {
         }
     }
 
-    /// A transaction begins.
     pub(super) fn begin(&mut self, now: Instant) {
         self.is_submitted = false;
         self.outcome = None;

@@ -10,12 +10,10 @@ const LENGTH: u16 = 1000;
 
 const TEMPLATE: &str = "[{bar:30}] {percent:>3} %, {eta} left  {wide_msg}";
 
-/// A sign of life.
 #[derive(Clone, Debug)]
 pub struct Update {
     /// How much of the experiment is done, by planned time, from 0 to 1.
     pub fraction: f64,
-    /// What is going on.
     pub message: String,
     /// Whether something new has begun, so that also those who do not watch want to know.
     pub is_new: bool,
@@ -29,12 +27,10 @@ pub struct Console {
 
 impl Console {
     /// A bar when standard error is a terminal.
-    #[must_use]
     pub fn new() -> Self {
         Console { bar: io::stderr().is_terminal().then(bar), began: Instant::now() }
     }
 
-    /// Shows an update.
     pub fn show(&self, update: &Update) {
         match &self.bar {
             Some(bar) => {

@@ -14,7 +14,6 @@ use super::RigError;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no database is called `{name}`: use {}", gated_names())]
 pub struct UnknownDatabase {
-    /// What was asked for.
     pub name: String,
 }
 
@@ -50,7 +49,6 @@ impl DatabaseChoice {
 
     /// Returns the first DBMS that can be started here: PostgreSQL where its programs are found,
     /// else the embedded engine.
-    #[must_use]
     pub fn usual() -> Self {
         Self::first(gated().map(|dbms| (dbms, (dbms.find)())))
     }
@@ -82,10 +80,8 @@ impl DatabaseChoice {
 /// What an experiment ran on, for its report.
 #[derive(Clone, Debug, Serialize)]
 pub struct DatabaseDescription {
-    /// Its DBMS.
     #[serde(rename = "database", serialize_with = "name")]
     pub dbms: &'static Dbms,
-    /// Its version.
     pub database_version: String,
     /// Its settings that are not its defaults, as in force.
     pub database_settings: Vec<(String, String)>,
@@ -96,7 +92,6 @@ fn name<S: Serializer>(dbms: &Dbms, serializer: S) -> Result<S::Ok, S::Error> {
 }
 
 impl DatabaseDescription {
-    /// Describes a database.
     pub(crate) fn of(database: &dyn Database) -> Result<Self, RigError> {
         Ok(DatabaseDescription {
             dbms: database.dbms(),

@@ -13,30 +13,22 @@ use tidegate_workload::Failure;
 
 use super::database::gated_names;
 
+use crate::Cause;
+
 /// What can go wrong with the server, the proxy and the files of an experiment.
 #[derive(Debug, Error)]
 pub enum RigError {
-    /// A file could not be written or read.
     #[error("cannot use {path}: {source}", path = .path.display())]
-    File {
-        /// The file or directory.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// The database failed.
+    File { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// A query of ours failed.
     #[error("looking at the tables failed: {0}")]
     Query(#[from] Failure),
     /// Processes cannot be kept to a set of processors.
     #[error(transparent)]
     Processors(#[from] ProcessorsError),
-    /// There is nothing to start.
     #[error("{0} is no database that can be started")]
     NoDatabase(&'static str),
-    /// Nothing holds a limit before this database.
     #[error(
         "{0} has no gate before it: use {gated}, or leave `clients` out",
         gated = gated_names()
@@ -45,33 +37,21 @@ pub enum RigError {
     /// The bounds of the limit hold none.
     #[error(transparent)]
     Bounds(#[from] BoundsError),
-    /// The proxy did not come up.
     #[error("{source}; its log is {log}", log = .log.display())]
     Proxy {
-        /// What went wrong.
         source: ProcessError,
         /// Where the proxy wrote its log.
         log: PathBuf,
     },
-    /// A line of the journal cannot be understood.
     #[error("line {line} of {path} is not an interval: {source}", path = .path.display())]
     Journal {
-        /// The journal.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// The figure could not be drawn.
-    #[error("cannot draw {path}: {reason}", path = .path.display())]
-    Figure {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        reason: String,
-    },
-    /// The caller raised the cancellation flag.
+    #[error("cannot draw {path}: {source}", path = .path.display())]
+    Figure { path: PathBuf, source: Cause },
     #[error("cancelled")]
     Cancelled,
 }
@@ -93,8 +73,8 @@ impl RigError {
         move |source| RigError::File { path, source }
     }
 
-    pub(crate) fn figure(path: &Path) -> impl FnOnce(Box<dyn std::error::Error>) -> Self {
+    pub(crate) fn figure(path: &Path) -> impl FnOnce(Cause) -> Self {
         let path = path.to_owned();
-        move |error| RigError::Figure { path, reason: error.to_string() }
+        move |source| RigError::Figure { path, source }
     }
 }

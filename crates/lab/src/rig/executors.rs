@@ -5,7 +5,6 @@ use std::path::Path;
 
 /// How many processes other than ours are laboratories at work: `tidegate` with `lab`, `demo` or
 /// `bench`. Any of them would share the machine with what is measured.
-#[must_use]
 pub(crate) fn other_executors() -> u32 {
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };
     let own = std::process::id().to_string();
@@ -14,8 +13,7 @@ pub(crate) fn other_executors() -> u32 {
         let is_process = name.to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
         is_process && name.to_str() != Some(&own) && is_laboratory(&entry.path())
     };
-    let others = processes.flatten().filter(is_other).count();
-    u32::try_from(others).unwrap_or(u32::MAX)
+    processes.flatten().filter(is_other).map(|_| 1).sum()
 }
 
 fn is_laboratory(process: &Path) -> bool {

@@ -14,7 +14,7 @@ use tidegate_subject::url::Url;
 use super::journal::EngineJournal;
 use super::proxy::{Proxy, ProxyOptions};
 use super::{CONNECT_TIMEOUT, MAX_CLIENTS, RigError};
-use crate::load::{Connecting, Target};
+use crate::load::{Connecting, LoadTarget};
 
 /// The highest limit that is asked for, here and by default in the proxy.
 pub(crate) const LIMIT_MAX: u32 = 1000;
@@ -26,17 +26,14 @@ pub(crate) struct FrontOptions<'a> {
     pub(crate) tidegate: &'a Path,
     /// Where the proxy's log goes, after what is there.
     pub(crate) log: PathBuf,
-    /// What the proxy logs.
     pub(crate) log_level: &'static str,
     /// Where the journal goes, if anywhere; what was there before is lost.
     pub(crate) journal: Option<PathBuf>,
-    /// Who chooses the limit.
     pub(crate) control: Algorithm,
     /// The limit to begin with; `None` is the algorithm's own choice, or the proxy's.
     pub(crate) start: Option<Mpl>,
     /// Whether the high class of a load goes first; the embedded engine always does that.
     pub(crate) has_priority: bool,
-    /// Where the controller's draws begin.
     pub(crate) seed: u64,
 }
 
@@ -64,7 +61,7 @@ impl<'d> Front<'d> {
             Clients::Server(url) => Route::Straight(url.with_password()),
             Clients::Threads(connector) => Route::Threads(connector),
             Clients::Engine(store) => {
-                let clients = Mpl::at_least_one(u32::try_from(clients).unwrap_or(u32::MAX));
+                let clients = Mpl::at_least_one(number_of(clients));
                 let control = Algorithm::Fixed(clients);
                 let bounds = Bounds::new(Mpl::ONE, clients)?;
                 serve(store, control, &setting(control, None, bounds), 0, None)?
@@ -123,14 +120,18 @@ fn proxy<'d>(server: &Url, options: FrontOptions<'_>) -> Result<Route<'d>, RigEr
     Ok(Route::Proxy(Proxy::start(server, options)?))
 }
 
+/// A number of clients or processors, which are far fewer than 2^32.
+fn number_of(things: usize) -> u32 {
+    u32::try_from(things).expect("clients and processors are far fewer than 2^32")
+}
+
 /// The embedded engine's server, as it is told; the same as a proxy on this machine is by default.
 fn setting(control: Algorithm, start: Option<Mpl>, bounds: Bounds) -> Setting {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+    let cpus = number_of(cpus);
     let resources = Resources { cpus, disks: 1 };
-    let start = start
-        .or_else(|| control.own_start(resources))
-        .unwrap_or(Mpl::at_least_one(cpus.saturating_mul(2)));
+    let start =
+        start.or_else(|| control.own_start(resources)).unwrap_or(Mpl::at_least_one(cpus * 2));
     Setting { bounds, start, resources }
 }
 
@@ -152,21 +153,20 @@ fn serve<'d>(
 }
 
 impl Front<'_> {
-    /// Where clients go.
-    pub(crate) fn target(&self) -> Target<'_> {
+    pub(crate) fn target(&self) -> LoadTarget<'_> {
         self.target_by(Connecting::within(CONNECT_TIMEOUT))
     }
 
     /// The same, and how they connect.
-    pub(crate) fn target_by(&self, connecting: Connecting) -> Target<'_> {
-        let at = |url: &String| Target::Url { url: url.clone(), connecting };
+    pub(crate) fn target_by(&self, connecting: Connecting) -> LoadTarget<'_> {
+        let at = |url: &String| LoadTarget::Url { url: url.clone(), connecting };
         match &self.route {
             Route::Straight(url) => at(url),
             Route::Threads(connector) => {
-                Target::Threads { connector: Arc::clone(connector), connecting }
+                LoadTarget::Threads { connector: Arc::clone(connector), connecting }
             }
             Route::Proxy(proxy) => at(&proxy.url),
-            Route::Engine(service, _) => Target::Embedded(service),
+            Route::Engine(service, _) => LoadTarget::Embedded(service),
         }
     }
 

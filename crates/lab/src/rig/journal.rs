@@ -29,9 +29,7 @@ pub struct Interval {
     pub interval_s: f64,
     /// The database server the limit is for.
     pub server: String,
-    /// The limit during the interval.
     pub limit: u32,
-    /// The limit from now on.
     pub next_limit: u32,
     /// The reason that the controller gave for the next limit.
     pub reason: String,
@@ -58,13 +56,11 @@ pub(crate) fn between(
     Ok(read(path)?.into_iter().filter(within).collect())
 }
 
-/// All intervals of a journal.
 pub(crate) fn read(path: &Path) -> Result<Vec<Interval>, RigError> {
     let text = fs::read_to_string(path).map_err(RigError::file(path))?;
     parse(&text).map_err(|(line, source)| RigError::Journal { path: path.to_owned(), line, source })
 }
 
-/// A line of the journal.
 #[derive(Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 enum JournalLine {

@@ -7,11 +7,9 @@ use serde::Serialize;
 /// The machine, as far as it matters to a reader of the figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// The processor's name.
     pub cpu: String,
     /// Processors this process may use.
     pub cores: usize,
-    /// Main memory in MiB.
     pub memory_mib: u64,
     /// The kernel's release.
     pub kernel: String,
@@ -19,7 +17,6 @@ pub struct Machine {
 
 impl Machine {
     /// This machine; what the system does not tell is "unknown" or 0.
-    #[must_use]
     pub fn this() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let unknown = |text: &str| if text.is_empty() { "unknown" } else { text }.to_owned();

@@ -17,9 +17,7 @@ use crate::load::HIGH_APPLICATION;
 const START_BOUND: Duration = Duration::from_secs(10);
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
-/// How a proxy is started.
 pub(crate) struct ProxyOptions<'a> {
-    /// The `tidegate` program.
     pub(crate) tidegate: &'a Path,
     /// Where its log goes, after what is there.
     pub(crate) log: PathBuf,
@@ -35,12 +33,10 @@ pub(crate) struct ProxyOptions<'a> {
 pub(crate) struct Proxy {
     process: Process,
     log: PathBuf,
-    /// Where clients connect.
     pub(crate) url: String,
 }
 
 impl Proxy {
-    /// Starts `tidegate proxy` before `server`.
     pub(crate) fn start(server: &Url, options: ProxyOptions<'_>) -> Result<Self, RigError> {
         let ProxyOptions { tidegate, log, journal, has_priority, arguments } = options;
         let log_file = OpenOptions::new().create(true).append(true).open(&log);
@@ -79,7 +75,6 @@ impl Proxy {
         })
     }
 
-    /// CPU seconds used so far.
     pub(crate) fn cpu_seconds(&self) -> Result<f64, RigError> {
         self.process.cpu_seconds().map_err(failed(&self.log))
     }

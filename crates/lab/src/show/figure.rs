@@ -7,17 +7,18 @@ use plotters::prelude::*;
 use thiserror::Error;
 
 use super::{by_mpl, mean, thrashing_point, title};
+use crate::Cause;
 use crate::store::Curve;
-use crate::tap::Report;
+use crate::tap::TapReport;
 
 const SIZE: (u32, u32) = (800, 460);
 
 /// A figure could not be written.
 #[derive(Debug, Error)]
-#[error("cannot write {path}: {reason}", path = .path.display())]
+#[error("cannot write {path}: {source}", path = .path.display())]
 pub struct FigureError {
     path: PathBuf,
-    reason: String,
+    source: Cause,
 }
 
 /// Writes a file for each curve that has points: `NAME-RUN-BATCHSET.svg`.
@@ -25,20 +26,20 @@ pub(crate) fn write(
     directory: &Path,
     name: &str,
     curves: &[Curve],
-    report: Option<&Report>,
+    report: Option<&TapReport>,
 ) -> Result<(), FigureError> {
-    let failed = |path: &Path, reason: String| FigureError { path: path.into(), reason };
-    std::fs::create_dir_all(directory).map_err(|error| failed(directory, error.to_string()))?;
+    let failed = |path: &Path, source| FigureError { path: path.into(), source };
+    std::fs::create_dir_all(directory).map_err(|error| failed(directory, error.into()))?;
     for curve in curves.iter().filter(|curve| !curve.points.is_empty()) {
         let path =
             directory.join(format!("{name}-{}-{}.svg", curve.run.number, curve.batchset.number));
         let point = thrashing_point(curve, report);
-        draw(&path, curve, point).map_err(|error| failed(&path, error.to_string()))?;
+        draw(&path, curve, point).map_err(|error| failed(&path, error))?;
     }
     Ok(())
 }
 
-fn draw(path: &Path, curve: &Curve, point: Option<u32>) -> Result<(), Box<dyn std::error::Error>> {
+fn draw(path: &Path, curve: &Curve, point: Option<u32>) -> Result<(), Cause> {
     let by_mpl = by_mpl(&curve.points);
     let means: Vec<(f64, f64)> =
         by_mpl.iter().map(|(&mpl, points)| (f64::from(mpl), mean(points))).collect();

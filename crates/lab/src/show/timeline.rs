@@ -8,8 +8,6 @@ use crate::store::{ClassSeen, ExecutionCourse, LimitSeen, TreeSeen};
 /// Control intervals shown of an execution; more are shown as means of neighbours.
 const SHOWN: usize = 24;
 
-/// A paragraph for each course.
-#[must_use]
 pub fn text(courses: &[ExecutionCourse]) -> String {
     let mut text = String::new();
     for course in courses {

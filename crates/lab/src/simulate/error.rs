@@ -7,55 +7,25 @@ use thiserror::Error;
 use tidegate_control::AlgorithmError;
 use tidegate_control::plant::ScenarioError;
 
-/// Why there is no simulation.
 #[derive(Debug, Error)]
 pub enum SimulateError {
-    /// There is nothing to simulate.
     #[error("there is no plant in {}: give .toml files or directories of them", .0.display())]
     NoPlants(PathBuf),
-    /// A file or directory could not be read or written.
     #[error("cannot use {path}: {source}", path = .path.display())]
-    File {
-        /// The file or directory.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// A file is not what a plant is written as.
+    File { path: PathBuf, source: io::Error },
     #[error("{path}: line {line}: {message}", path = .path.display())]
     Toml {
-        /// The file.
         path: PathBuf,
         /// The line, counted from 1; that of its beginning where something is missing.
         line: usize,
-        /// What is wrong there.
         message: String,
     },
-    /// A file describes a plant that cannot be.
     #[error("{path}: {source}", path = .path.display())]
-    Scenario {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: ScenarioError,
-    },
-    /// Two files describe plants of one name.
+    Scenario { path: PathBuf, source: ScenarioError },
     #[error("{path}: there is another plant called `{name}`", path = .path.display())]
-    SameName {
-        /// The second file.
-        path: PathBuf,
-        /// The name.
-        name: String,
-    },
-    /// A checked plant could not be started.
+    SameName { path: PathBuf, name: String },
     #[error("plant {plant}: {source}")]
-    Plant {
-        /// The plant.
-        plant: String,
-        /// What is wrong with it.
-        source: ScenarioError,
-    },
-    /// The caller raised the cancellation flag.
+    Plant { plant: String, source: ScenarioError },
     #[error("cancelled")]
     Cancelled,
 }

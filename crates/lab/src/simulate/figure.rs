@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use super::{CellResult, Measure, Report};
+use super::{CellResult, Measure, SimulationReport};
 
 const CELL: (usize, usize) = (46, 22);
 /// Between the plants and what is said of them all.
@@ -15,7 +15,6 @@ const GAP: usize = 6;
 /// Room for the plants' names on the left, the controllers' at the top.
 const LEFT: usize = 250;
 const TOP: usize = 190;
-/// Room for the scale below.
 const BOTTOM: usize = 70;
 /// A slanted name at the right edge needs room.
 const RIGHT: usize = 120;
@@ -31,8 +30,7 @@ const COLOURS: [(f64, [f64; 3]); 5] = [
     (1.0, [40.0, 110.0, 180.0]),
 ];
 
-/// The heat map as SVG.
-pub(super) fn heat_map(report: &Report) -> String {
+pub(super) fn heat_map(report: &SimulationReport) -> String {
     let (columns, rows) = (report.controllers.len(), report.plants.len() + 2);
     let width = LEFT + columns * CELL.0 + RIGHT;
     let bottom = TOP + rows * CELL.1 + GAP;
@@ -68,7 +66,7 @@ pub(super) fn heat_map(report: &Report) -> String {
 }
 
 /// Two rows below the plants: the mean over them and the worst.
-fn summary_rows(report: &Report) -> String {
+fn summary_rows(report: &SimulationReport) -> String {
     let mean_y = TOP + report.plants.len() * CELL.1 + GAP;
     let worst_y = mean_y + CELL.1;
     let mut svg = row_name(mean_y, "mean over plants", "bold");
@@ -92,7 +90,7 @@ fn worst(result: &CellResult) -> Option<f64> {
 }
 
 /// The picture in words: each controller's mean and worst plant.
-fn description(report: &Report) -> String {
+fn description(report: &SimulationReport) -> String {
     let mut text = String::from("Mean throughput over all plants, and on the worst plant: ");
     for (index, summary) in report.controllers.iter().enumerate() {
         let mean = percent(summary.over_plants.mean.get(Measure::Throughput));

@@ -39,22 +39,23 @@ use crate::rig::Update;
 
 pub use error::{ControllersError, SimulateError};
 pub use plants::{random, read};
-pub use report::{Cell, CellResult, ControllerSummary, Entry, PhaseSummary, PlantSummary, Report};
-pub use score::{BAND, Measure, Measures, Phase, Reached, SOON, Sample, Score, Spread, phases};
+pub use report::{
+    CellResult, ControllerSummary, Entry, MatrixCell, PhaseSummary, PlantSummary, SimulationReport,
+};
+pub use score::{
+    BAND, Measure, Measures, Reached, SOON, Sample, Score, ScoredPhase, Spread, phases,
+};
 
 use parallel::in_parallel;
 use plants::Plant;
-use runner::Run;
+use runner::PlantRun;
 
 /// The highest limit a controller may choose; the lowest is 1.
 pub const HIGHEST: u32 = 1_000;
 
-/// What to simulate.
 #[derive(Clone, Debug)]
 pub struct SimulateOptions {
-    /// The plants.
     pub scenarios: Vec<Scenario>,
-    /// The controllers.
     pub controllers: Controllers,
     /// How many runs of each controller on each plant.
     pub seeds: NonZero<u32>,
@@ -67,7 +68,6 @@ pub struct SimulateOptions {
     pub out: PathBuf,
     /// Whether the intervals of every run are written too.
     pub trace: bool,
-    /// How many threads work.
     pub threads: NonZero<usize>,
     /// The command line that asked for this, for the record.
     pub command: String,
@@ -79,7 +79,6 @@ impl SimulateOptions {
         self.start.map_or_else(|| runner::start_of(seed), Mpl::at_least_one)
     }
 
-    /// The seed of each run.
     fn run_seeds(&self) -> impl Iterator<Item = u64> {
         (0..self.seeds.get()).map(|offset| self.seed.wrapping_add(offset.into()))
     }
@@ -92,7 +91,6 @@ pub struct Controllers(Vec<Algorithm>);
 
 impl Controllers {
     /// Every controller that decides, the default first.
-    #[must_use]
     pub fn all() -> Controllers {
         Controllers(Algorithm::ALL.to_vec())
     }
@@ -117,16 +115,13 @@ impl FromStr for Controllers {
 
 /// Runs the simulation and writes `simulate.json`, `simulate.md` and `simulate.svg`, and traces if
 /// wanted, into the output directory.
-///
-/// # Errors
-/// See [`SimulateError`].
 pub fn run(
     options: &SimulateOptions,
     cancel: &AtomicBool,
     observer: &mut dyn FnMut(&Update),
-) -> Result<Report, SimulateError> {
+) -> Result<SimulationReport, SimulateError> {
     fs::create_dir_all(&options.out).map_err(SimulateError::file(&options.out))?;
-    let mut progress = Progress::new(options, observer);
+    let mut progress = StageProgress::new(options, observer);
     progress.begin("Finding the best fixed limits".to_owned(), truth_work(&options.scenarios));
     let plants = plants::prepare(&options.scenarios, options.threads, cancel, |done, all| {
         progress.show(done, all);
@@ -144,7 +139,7 @@ pub fn run(
     });
     let scores: Result<Vec<Score>, SimulateError> =
         scores.ok_or(SimulateError::Cancelled)?.into_iter().collect();
-    let report = Report::new(options, &plants, &runs, &scores?);
+    let report = SimulationReport::new(options, &plants, &runs, &scores?);
     report.write(&options.out)?;
     Ok(report)
 }
@@ -154,14 +149,14 @@ fn runs<'a>(
     options: &'a SimulateOptions,
     plants: &'a [Plant<'a>],
     traces: Option<&'a Path>,
-) -> Vec<Run<'a>> {
+) -> Vec<PlantRun<'a>> {
     let mut runs = Vec::new();
     for seed in options.run_seeds() {
         let start = options.start_of(seed);
         for plant in plants {
             for &algorithm in &options.controllers.0 {
                 if applies(algorithm, plant) {
-                    runs.push(Run { algorithm, plant, seed, start, traces });
+                    runs.push(PlantRun { algorithm, plant, seed, start, traces });
                 }
             }
         }
@@ -190,7 +185,7 @@ fn run_work(options: &SimulateOptions) -> f64 {
 }
 
 /// Signs of life for the caller, by control intervals.
-struct Progress<'a> {
+struct StageProgress<'a> {
     observer: &'a mut dyn FnMut(&Update),
     message: String,
     /// Intervals of the stages that are over, of the present one, and of all.
@@ -201,10 +196,10 @@ struct Progress<'a> {
     tenths: usize,
 }
 
-impl<'a> Progress<'a> {
-    fn new(options: &SimulateOptions, observer: &'a mut dyn FnMut(&Update)) -> Progress<'a> {
+impl<'a> StageProgress<'a> {
+    fn new(options: &SimulateOptions, observer: &'a mut dyn FnMut(&Update)) -> StageProgress<'a> {
         let all = truth_work(&options.scenarios) + run_work(options);
-        Progress { observer, message: String::new(), over: 0.0, present: 0.0, all, tenths: 0 }
+        StageProgress { observer, message: String::new(), over: 0.0, present: 0.0, all, tenths: 0 }
     }
 
     /// The stage before is over, and one of so many intervals begins.

@@ -11,13 +11,13 @@ use tidegate_control::plant::{Scenario, ScenarioFile, random_scenario};
 
 use super::SimulateError;
 use super::parallel::in_parallel;
-use super::score::{self, Phase};
+use super::score::{self, ScoredPhase};
 
 /// A plant that runs can be made on.
 #[derive(Clone, Debug)]
 pub(super) struct Plant<'a> {
     pub(super) scenario: &'a Scenario,
-    pub(super) phases: Vec<Phase>,
+    pub(super) phases: Vec<ScoredPhase>,
     /// Whether it tells what its lock manager does.
     pub(super) tells_locks: bool,
 }
@@ -29,9 +29,6 @@ impl Plant<'_> {
 }
 
 /// The scenarios in `paths`: files, and all `.toml` files of directories, by name.
-///
-/// # Errors
-/// When one cannot be read, or is not a scenario, or there is none.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Scenario>, SimulateError> {
     let mut scenarios = Vec::new();
     let mut names = BTreeSet::new();

@@ -8,15 +8,15 @@ use serde::Serialize;
 use tidegate_control::{Algorithm, Mpl};
 
 use super::plants::Plant;
-use super::runner::Run;
-use super::{BAND, Phase, Reached, Score, SimulateError, SimulateOptions, Spread, figure, table};
+use super::runner::PlantRun;
+use super::{
+    BAND, Reached, Score, ScoredPhase, SimulateError, SimulateOptions, Spread, figure, table,
+};
 
 /// Everything the simulation saw. It is the same on every machine.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// Tidegate's version.
+pub struct SimulationReport {
     pub tidegate_version: &'static str,
-    /// The command line.
     pub command: String,
     /// The seed of the first run of each controller on each plant; the others follow it.
     pub seed: u64,
@@ -30,14 +30,12 @@ pub struct Report {
     pub controllers: Vec<ControllerSummary>,
     /// The plants, in the order asked for.
     pub plants: Vec<PlantSummary>,
-    /// Every controller on every plant.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<MatrixCell>,
 }
 
 /// A controller over the plants it ran on.
 #[derive(Clone, Debug, Serialize)]
 pub struct ControllerSummary {
-    /// Its name.
     pub controller: String,
     /// How many plants it ran on.
     pub plants: usize,
@@ -50,11 +48,9 @@ pub struct ControllerSummary {
 /// A plant and the truth about it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlantSummary {
-    /// Its name.
     pub plant: String,
     /// What it is like, and where its numbers are from.
     pub about: String,
-    /// Its phases.
     pub phases: Vec<PhaseSummary>,
 }
 
@@ -63,7 +59,6 @@ pub struct PlantSummary {
 pub struct PhaseSummary {
     /// How many control intervals it lasts.
     pub intervals: u32,
-    /// The best fixed limit.
     pub best_limit: Mpl,
     /// What the best fixed limit reaches, transactions per second.
     pub best_tps: f64,
@@ -74,7 +69,7 @@ pub struct PhaseSummary {
 }
 
 impl PhaseSummary {
-    fn of(phase: &Phase) -> PhaseSummary {
+    fn of(phase: &ScoredPhase) -> PhaseSummary {
         let ((best_limit, best_tps), band) = (phase.best(), phase.band());
         PhaseSummary {
             intervals: phase.intervals(),
@@ -86,12 +81,9 @@ impl PhaseSummary {
     }
 }
 
-/// A controller on a plant.
 #[derive(Clone, Debug, Serialize)]
-pub struct Cell {
-    /// The controller.
+pub struct MatrixCell {
     pub controller: String,
-    /// The plant.
     pub plant: String,
     /// What came out; `None` when the plant lacks what the controller goes by.
     pub result: Option<CellResult>,
@@ -119,7 +111,7 @@ pub struct Entry {
 impl CellResult {
     fn of(plant: &Plant<'_>, scores: &[&Score]) -> CellResult {
         let phases = plant.phases.iter().enumerate().filter(|(_, phase)| phase.is_entry());
-        let entry = |(entry, (phase, _)): (usize, (usize, &Phase))| Entry {
+        let entry = |(entry, (phase, _)): (usize, (usize, &ScoredPhase))| Entry {
             phase,
             reached: scores.iter().filter_map(|score| score.entries.get(entry).copied()).collect(),
         };
@@ -130,13 +122,13 @@ impl CellResult {
     }
 }
 
-impl Report {
+impl SimulationReport {
     pub(super) fn new(
         options: &SimulateOptions,
         plants: &[Plant<'_>],
-        runs: &[Run<'_>],
+        runs: &[PlantRun<'_>],
         scores: &[Score],
-    ) -> Report {
+    ) -> SimulationReport {
         let mut by_cell: BTreeMap<(Algorithm, &str), Vec<&Score>> = BTreeMap::new();
         for (run, score) in runs.iter().zip(scores) {
             by_cell.entry((run.algorithm, run.plant.name())).or_default().push(score);
@@ -145,7 +137,7 @@ impl Report {
         for &controller in &options.controllers.0 {
             for plant in plants {
                 let scores = by_cell.get(&(controller, plant.name()));
-                cells.push(Cell {
+                cells.push(MatrixCell {
                     controller: controller.to_string(),
                     plant: plant.name().to_owned(),
                     result: scores.map(|scores| CellResult::of(plant, scores)),
@@ -153,7 +145,7 @@ impl Report {
             }
         }
         let controllers = options.controllers.0.iter();
-        Report {
+        SimulationReport {
             tidegate_version: env!("CARGO_PKG_VERSION"),
             command: options.command.clone(),
             seed: options.seed,
@@ -167,14 +159,12 @@ impl Report {
     }
 
     /// What a controller reached on a plant, if it ran there.
-    #[must_use]
     pub fn cell(&self, controller: &str, plant: &str) -> Option<&CellResult> {
-        let is_it = |cell: &&Cell| cell.controller == controller && cell.plant == plant;
+        let is_it = |cell: &&MatrixCell| cell.controller == controller && cell.plant == plant;
         self.cells.iter().find(is_it)?.result.as_ref()
     }
 
     /// The result as a table of plain text: controllers, or the plants of a single controller.
-    #[must_use]
     pub fn table(&self) -> String {
         table::text(self)
     }
@@ -200,7 +190,7 @@ fn plant_summary(plant: &Plant<'_>) -> PlantSummary {
 }
 
 /// A controller over the plants it ran on.
-fn summary(controller: &str, cells: &[Cell]) -> ControllerSummary {
+fn summary(controller: &str, cells: &[MatrixCell]) -> ControllerSummary {
     let own = cells.iter().filter(|cell| cell.controller == controller);
     let ran: Vec<&str> =
         own.clone().filter(|cell| cell.result.is_some()).map(|cell| &*cell.plant).collect();
@@ -217,8 +207,9 @@ fn summary(controller: &str, cells: &[Cell]) -> ControllerSummary {
 }
 
 /// A controller's mean and worst over `plants`.
-fn over(controller: &str, plants: &[&str], cells: &[Cell]) -> Spread {
-    let is_one = |cell: &&Cell| cell.controller == controller && plants.contains(&&*cell.plant);
+fn over(controller: &str, plants: &[&str], cells: &[MatrixCell]) -> Spread {
+    let is_one =
+        |cell: &&MatrixCell| cell.controller == controller && plants.contains(&&*cell.plant);
     let results = cells.iter().filter(is_one).filter_map(|cell| cell.result.as_ref());
     Spread::of(&results.map(|result| &result.over_seeds.mean).collect::<Vec<_>>())
 }

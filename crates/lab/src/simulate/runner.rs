@@ -13,7 +13,7 @@ use tidegate_control::{
 use tidegate_control::plant::Second;
 
 use super::plants::Plant;
-use super::score::{Phase, Sample};
+use super::score::{Sample, ScoredPhase};
 use super::{HIGHEST, SimulateError};
 
 /// What the queueing models are told of every plant.
@@ -21,7 +21,7 @@ const RESOURCES: Resources = Resources { cpus: 2, disks: 1 };
 
 /// All that a run depends on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run<'a> {
+pub(super) struct PlantRun<'a> {
     pub(super) algorithm: Algorithm,
     pub(super) plant: &'a Plant<'a>,
     pub(super) seed: u64,
@@ -76,10 +76,9 @@ struct TraceLine {
 }
 
 impl TraceLine {
-    /// The line after `before`.
     fn after(
         before: Option<&TraceLine>,
-        (index, phase): (usize, &Phase),
+        (index, phase): (usize, &ScoredPhase),
         seen: &Observation,
         decision: &Decision,
     ) -> TraceLine {
@@ -100,9 +99,8 @@ impl TraceLine {
     }
 }
 
-/// Where a run is.
 struct RunProgress<'a> {
-    phases: &'a [Phase],
+    phases: &'a [ScoredPhase],
     intervals: u32,
     now_s: f64,
 }
@@ -110,7 +108,7 @@ struct RunProgress<'a> {
 impl<'a> RunProgress<'a> {
     /// The phase that the next interval belongs to, with its index; none after the last. Phases of
     /// a plant that is observed by ticks last so many seconds.
-    fn phase(&self, by_tick: bool) -> Option<(usize, &'a Phase)> {
+    fn phase(&self, by_tick: bool) -> Option<(usize, &'a ScoredPhase)> {
         let mut begins = 0;
         self.phases.iter().enumerate().find(|(_, phase)| {
             begins += phase.intervals();
@@ -127,7 +125,7 @@ fn second(second: &Second) -> Sample {
     Sample { limit, completions: second.completions, seconds: 1.0 }
 }
 
-impl Run<'_> {
+impl PlantRun<'_> {
     /// The intervals of the run.
     ///
     /// # Errors

@@ -37,9 +37,8 @@ pub const SOON: u32 = 10;
 /// The shortest phase in which there is something to find and to settle at.
 const ENTRY_INTERVALS: u32 = 20;
 
-/// A phase to be scored.
 #[derive(Clone, Debug)]
-pub struct Phase {
+pub struct ScoredPhase {
     /// How many control intervals it lasts.
     intervals: u32,
     truth: Truth,
@@ -51,45 +50,39 @@ pub struct Phase {
 }
 
 /// The phases of a plant, each given by its length and its truth.
-#[must_use]
-pub fn phases(truths: impl IntoIterator<Item = (u32, Truth)>) -> Vec<Phase> {
-    let mut phases: Vec<Phase> = Vec::new();
+pub fn phases(truths: impl IntoIterator<Item = (u32, Truth)>) -> Vec<ScoredPhase> {
+    let mut phases: Vec<ScoredPhase> = Vec::new();
     for (intervals, truth) in truths {
         let (best, band) = (truth.best(), truth.band(BAND));
         let is_new = phases.last().is_none_or(|before| before.band != band);
         let is_entry = is_new && intervals >= ENTRY_INTERVALS;
-        phases.push(Phase { intervals, truth, best, band, is_entry });
+        phases.push(ScoredPhase { intervals, truth, best, band, is_entry });
     }
     phases
 }
 
-impl Phase {
+impl ScoredPhase {
     /// How many control intervals it lasts.
-    #[must_use]
     pub fn intervals(&self) -> u32 {
         self.intervals
     }
 
     /// The best fixed limit and its throughput, transactions per second.
-    #[must_use]
     pub fn best(&self) -> (Mpl, f64) {
         self.best
     }
 
     /// The lowest and the highest limit inside the band.
-    #[must_use]
     pub fn band(&self) -> RangeInclusive<Mpl> {
         self.band.clone()
     }
 
     /// Whether there is something to find: see the module's head.
-    #[must_use]
     pub fn is_entry(&self) -> bool {
         self.is_entry
     }
 
     /// What a fixed limit reaches, transactions per second.
-    #[must_use]
     pub fn tps(&self, limit: Mpl) -> f64 {
         self.truth.tps(limit)
     }
@@ -128,7 +121,6 @@ pub struct Sample {
     pub limit: Mpl,
     /// Transactions that ended well.
     pub completions: u64,
-    /// Its length.
     pub seconds: f64,
 }
 
@@ -226,7 +218,6 @@ pub struct Measures(BTreeMap<Measure, f64>);
 
 impl Measures {
     /// The value of a measure, if it applies.
-    #[must_use]
     pub fn get(&self, measure: Measure) -> Option<f64> {
         self.0.get(&measure).copied()
     }
@@ -243,15 +234,11 @@ impl Measures {
 /// Measures over several runs or plants, each over those where it applies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The mean of each measure.
     pub mean: Measures,
-    /// The worst of each measure.
     pub worst: Measures,
 }
 
 impl Spread {
-    /// The spread of `all`.
-    #[must_use]
     pub fn of(all: &[&Measures]) -> Spread {
         let values = |measure| all.iter().filter_map(move |one| one.get(measure));
         Spread {
@@ -263,10 +250,8 @@ impl Spread {
     }
 }
 
-/// How well one run went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
-    /// The measures.
     pub measures: Measures,
     /// For each phase that is an entry, how soon its band was reached.
     pub entries: Vec<Reached>,
@@ -275,8 +260,7 @@ pub struct Score {
 impl Score {
     /// The score of the intervals of a run through `phases`; intervals beyond the last phase do not
     /// count.
-    #[must_use]
-    pub fn of(phases: &[Phase], samples: &[Sample]) -> Score {
+    pub fn of(phases: &[ScoredPhase], samples: &[Sample]) -> Score {
         let parts = parts(phases, samples);
         let entered: Vec<(u32, Reached)> = parts
             .iter()
@@ -288,10 +272,9 @@ impl Score {
     }
 }
 
-/// A phase with its intervals.
-type Part<'a> = (&'a Phase, &'a [Sample]);
+type Part<'a> = (&'a ScoredPhase, &'a [Sample]);
 
-fn parts<'a>(phases: &'a [Phase], samples: &'a [Sample]) -> Vec<Part<'a>> {
+fn parts<'a>(phases: &'a [ScoredPhase], samples: &'a [Sample]) -> Vec<Part<'a>> {
     let mut rest = samples;
     let mut parts = Vec::with_capacity(phases.len());
     for phase in phases {
@@ -303,12 +286,11 @@ fn parts<'a>(phases: &'a [Phase], samples: &'a [Sample]) -> Vec<Part<'a>> {
 }
 
 /// How soon the band of a phase was reached.
-fn reached(phase: &Phase, samples: &[Sample]) -> Reached {
+fn reached(phase: &ScoredPhase, samples: &[Sample]) -> Reached {
     let inside = (0..).zip(samples).find(|(_, sample)| phase.is_inside(sample));
     inside.map_or(Reached::Never, |(intervals, _)| Reached::After(intervals))
 }
 
-/// One measure of a run.
 fn measured(measure: Measure, parts: &[Part<'_>], entered: &[(u32, Reached)]) -> Option<f64> {
     match measure {
         Measure::Throughput => throughput(parts),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tidegate_control::Algorithm;
 
-use super::{Measure, Measures, PlantSummary, Report, Spread};
+use super::{Measure, Measures, PlantSummary, SimulationReport, Spread};
 use crate::grid::{Grid, line};
 
 /// The heading of a column, and what it means.
@@ -39,7 +39,6 @@ fn legend(measure: Measure) -> (&'static str, &'static str) {
     }
 }
 
-/// What the legend leaves open.
 const NOTES: &str = "\
 The band: limits that give at least 95 % of the best throughput. Settled: the last half of each
 phase of at least 20 intervals. Throughput is relative to that of the best fixed limit.";
@@ -73,8 +72,7 @@ fn row(first: &[&str], measures: &Measures) -> Vec<String> {
     first.iter().map(|&cell| cell.to_owned()).chain(values).collect()
 }
 
-/// The result for a terminal.
-pub(super) fn text(report: &Report) -> String {
+pub(super) fn text(report: &SimulationReport) -> String {
     let mut text = match &report.controllers[..] {
         [only] => {
             format!("{}\n\n{}", only.controller, plants_grid(report, &only.controller).text())
@@ -90,14 +88,14 @@ pub(super) fn text(report: &Report) -> String {
     text
 }
 
-fn seeds(report: &Report) -> String {
+fn seeds(report: &SimulationReport) -> String {
     let last = report.seed.wrapping_add(u64::from(report.seeds) - 1);
     let plural = if report.seeds == 1 { "run" } else { "runs" };
     format!("{} {plural} for each plant, seeds {} to {last}", report.seeds, report.seed)
 }
 
 /// A controller over the plants it ran on, two rows each.
-fn controllers_grid(report: &Report) -> Grid {
+fn controllers_grid(report: &SimulationReport) -> Grid {
     let mut grid = grid_of_measures(&["controller", "of plants"]);
     for summary in &report.controllers {
         if summary.plants == 0 {
@@ -114,7 +112,7 @@ fn controllers_grid(report: &Report) -> Grid {
 }
 
 /// One controller on each plant, two rows each.
-fn plants_grid(report: &Report, controller: &str) -> Grid {
+fn plants_grid(report: &SimulationReport, controller: &str) -> Grid {
     let mut grid = grid_of_measures(&["plant", "of seeds"]);
     for plant in &report.plants {
         match report.cell(controller, &plant.plant) {
@@ -126,7 +124,7 @@ fn plants_grid(report: &Report, controller: &str) -> Grid {
 }
 
 /// Plants against controllers, the mean of one measure over the seeds in each cell.
-fn matrix(report: &Report, measure: Measure) -> Grid {
+fn matrix(report: &SimulationReport, measure: Measure) -> Grid {
     let names = report.controllers.iter().map(|summary| summary.controller.clone());
     let mut grid = Grid { head: vec!["plant".to_owned()], rows: Vec::new() };
     grid.head.extend(names.clone());
@@ -142,8 +140,7 @@ fn matrix(report: &Report, measure: Measure) -> Grid {
     grid
 }
 
-/// The result as a document.
-pub(super) fn markdown(report: &Report) -> String {
+pub(super) fn markdown(report: &SimulationReport) -> String {
     let mut text = String::from("# Controllers on simulated plants\n\n");
     let starts = report.starts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let _ = writeln!(text, "```text\n{}\n```\n", report.command);

@@ -3,8 +3,8 @@
 
 use tidegate_workload::Value;
 
-use super::read::{float, int, small, text};
-use super::write::json;
+use super::rows::from_row;
+use super::write::{json, latency};
 use super::{Store, StoreError, count, real};
 use crate::measured::{Measured, TreeSnapshot};
 
@@ -18,58 +18,41 @@ pub struct ExecutionCourse {
     pub run: u32,
     /// The batchset's number in the run.
     pub batchset: u32,
-    /// The subject's name.
     pub subject: String,
-    /// The level.
     pub mpl: u32,
-    /// Which of the batch's executions.
     pub repetition: u32,
-    /// The control intervals.
     pub limits: Vec<LimitSeen>,
-    /// The classes.
     pub classes: Vec<ClassSeen>,
-    /// The trees, look by look.
     pub trees: Vec<TreeSeen>,
 }
 
-/// One control interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitSeen {
     /// When it ended, in seconds of the measured time; negative in the warm-up.
     pub at_s: f64,
-    /// The limit in it.
     pub mpl: u32,
-    /// The limit after it.
     pub next_mpl: u32,
-    /// Completed transactions per second.
     pub tps: f64,
-    /// Why the limit was chosen.
     pub reason: String,
 }
 
-/// One scheduling class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassSeen {
-    /// Its name.
     pub class: String,
     /// Transactions in the measured time.
     pub transactions: i64,
-    /// Mean latency, in milliseconds.
     pub mean_ms: f64,
     /// 95th percentile of the latency, in milliseconds.
     pub p95_ms: f64,
 }
 
-/// One tree in one look.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeSeen {
     /// Which look, counted from 1.
     pub look: u32,
     /// When, in seconds of the measured time.
     pub at_s: f64,
-    /// Its name.
     pub tree: String,
-    /// Leaves.
     pub leaves: i64,
     /// How full they are in the mean, from 0 to 1.
     pub fill: f64,
@@ -83,38 +66,28 @@ impl Store {
     /// Writes down what an attempt went through.
     pub(super) fn add_course(&mut self, attempt: i64, seen: &Measured) -> Result<(), StoreError> {
         for (number, one) in (1_i64..).zip(&seen.limits) {
-            self.execute(
-                "INSERT INTO limit_seen (attempt, number, at_s, interval_s, mpl, next_mpl, reason, \
-                 tps, concurrency) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            self.insert(
+                "limit_seen",
                 &[
-                    attempt.into(),
-                    number.into(),
-                    real(one.at_s),
-                    real(one.interval_s),
-                    count(one.limit),
-                    count(one.next_limit),
-                    one.reason.as_str().into(),
-                    real(one.tps),
-                    real(one.concurrency),
+                    ("attempt", attempt.into()),
+                    ("number", number.into()),
+                    ("at_s", real(one.at_s)),
+                    ("interval_s", real(one.interval_s)),
+                    ("mpl", count(one.limit)),
+                    ("next_mpl", count(one.next_limit)),
+                    ("reason", one.reason.as_str().into()),
+                    ("tps", real(one.tps)),
+                    ("concurrency", real(one.concurrency)),
                 ],
             )?;
         }
         for one in &seen.load.classes {
-            let latency = one.latency;
-            self.execute(
-                "INSERT INTO class_seen (attempt, class, transactions, mean_ms, p50_ms, p95_ms, \
-                 p99_ms, max_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                &[
-                    attempt.into(),
-                    one.class.into(),
-                    count(one.transactions),
-                    real(latency.mean_ms),
-                    real(latency.p50_ms),
-                    real(latency.p95_ms),
-                    real(latency.p99_ms),
-                    real(latency.max_ms),
-                ],
-            )?;
+            let of = [
+                ("attempt", attempt.into()),
+                ("class", one.class.into()),
+                ("transactions", count(one.transactions)),
+            ];
+            self.insert("class_seen", &[&of[..], &latency(&one.latency)].concat())?;
         }
         let last = seen.looks.len();
         for (number, look) in (1..).zip(&seen.looks) {
@@ -135,22 +108,20 @@ impl Store {
             let leaves = tree.fills.len();
             let fill = tree.fills.iter().sum::<f64>() / leaves.max(1) as f64;
             let fills = with_fills.then(|| json(&means(&tree.fills, FILLS_MAX))).transpose()?;
-            self.execute(
-                "INSERT INTO tree_seen (attempt, number, tree, at_s, leaves, entries, fill, \
-                 logical_reads, physical_reads, writes, fills) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            self.insert(
+                "tree_seen",
                 &[
-                    attempt.into(),
-                    count(number),
-                    tree.name.as_str().into(),
-                    real(look.at_s),
-                    count(leaves),
-                    count(tree.entries),
-                    real(fill),
-                    count(tree.logical_reads),
-                    count(tree.physical_reads),
-                    count(tree.writes),
-                    fills.map_or(Value::Null, Into::into),
+                    ("attempt", attempt.into()),
+                    ("number", count(number)),
+                    ("tree", tree.name.as_str().into()),
+                    ("at_s", real(look.at_s)),
+                    ("leaves", count(leaves)),
+                    ("entries", count(tree.entries)),
+                    ("fill", real(fill)),
+                    ("logical_reads", count(tree.logical_reads)),
+                    ("physical_reads", count(tree.physical_reads)),
+                    ("writes", count(tree.writes)),
+                    ("fills", fills.map_or(Value::Null, Into::into)),
                 ],
             )?;
         }
@@ -158,11 +129,8 @@ impl Store {
     }
 
     /// The courses of an experiment's executions that have one, in the order of their places.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn courses(&mut self, experiment: i64) -> Result<Vec<ExecutionCourse>, StoreError> {
-        let rows = self.query(
+        let rows = self.rows(
             "SELECT r.number, b.number, r.subject, x.mpl, x.repetition, m.attempt \
              FROM measurement m, execution x, batchset b, run r WHERE m.execution = x.id \
              AND x.batchset = b.id AND b.run = r.id AND r.experiment = ? \
@@ -170,81 +138,38 @@ impl Store {
             &[experiment.into()],
         )?;
         let mut courses = Vec::new();
-        for row in 0..rows.len() {
-            let attempt = int(&rows, row, 5)?;
-            let course = ExecutionCourse {
-                run: small(&rows, row, 0)?,
-                batchset: small(&rows, row, 1)?,
-                subject: text(&rows, row, 2),
-                mpl: small(&rows, row, 3)?,
-                repetition: small(&rows, row, 4)?,
-                limits: self.limits(attempt)?,
-                classes: self.classes(attempt)?,
-                trees: self.trees(attempt)?,
-            };
-            let ExecutionCourse { limits, classes, trees, .. } = &course;
+        for (run, batchset, subject, mpl, repetition, attempt) in rows {
+            let attempt: [Value<'_>; 1] = [i64::into(attempt)];
+            let limits: Vec<LimitSeen> = self.rows(LIMITS, &attempt)?;
+            let classes: Vec<ClassSeen> = self.rows(CLASSES, &attempt)?;
+            let trees: Vec<TreeSeen> = self.rows(TREES, &attempt)?;
             if !(limits.is_empty() && classes.is_empty() && trees.is_empty()) {
-                courses.push(course);
+                courses.push(ExecutionCourse {
+                    run,
+                    batchset,
+                    subject,
+                    mpl,
+                    repetition,
+                    limits,
+                    classes,
+                    trees,
+                });
             }
         }
         Ok(courses)
     }
-
-    fn limits(&mut self, attempt: i64) -> Result<Vec<LimitSeen>, StoreError> {
-        let rows = self.query(
-            "SELECT at_s, mpl, next_mpl, tps, reason FROM limit_seen WHERE attempt = ? \
-             ORDER BY number",
-            &[attempt.into()],
-        )?;
-        let limit = |row| {
-            Ok(LimitSeen {
-                at_s: float(&rows, row, 0)?,
-                mpl: small(&rows, row, 1)?,
-                next_mpl: small(&rows, row, 2)?,
-                tps: float(&rows, row, 3)?,
-                reason: text(&rows, row, 4),
-            })
-        };
-        (0..rows.len()).map(limit).collect()
-    }
-
-    fn classes(&mut self, attempt: i64) -> Result<Vec<ClassSeen>, StoreError> {
-        let rows = self.query(
-            "SELECT class, transactions, mean_ms, p95_ms FROM class_seen WHERE attempt = ? \
-             ORDER BY class",
-            &[attempt.into()],
-        )?;
-        let class = |row| {
-            Ok(ClassSeen {
-                class: text(&rows, row, 0),
-                transactions: int(&rows, row, 1)?,
-                mean_ms: float(&rows, row, 2)?,
-                p95_ms: float(&rows, row, 3)?,
-            })
-        };
-        (0..rows.len()).map(class).collect()
-    }
-
-    fn trees(&mut self, attempt: i64) -> Result<Vec<TreeSeen>, StoreError> {
-        let rows = self.query(
-            "SELECT number, at_s, tree, leaves, fill, logical_reads, physical_reads \
-             FROM tree_seen WHERE attempt = ? ORDER BY number, tree",
-            &[attempt.into()],
-        )?;
-        let tree = |row| {
-            Ok(TreeSeen {
-                look: small(&rows, row, 0)?,
-                at_s: float(&rows, row, 1)?,
-                tree: text(&rows, row, 2),
-                leaves: int(&rows, row, 3)?,
-                fill: float(&rows, row, 4)?,
-                logical_reads: int(&rows, row, 5)?,
-                physical_reads: int(&rows, row, 6)?,
-            })
-        };
-        (0..rows.len()).map(tree).collect()
-    }
 }
+
+const LIMITS: &str =
+    "SELECT at_s, mpl, next_mpl, tps, reason FROM limit_seen WHERE attempt = ? ORDER BY number";
+const CLASSES: &str =
+    "SELECT class, transactions, mean_ms, p95_ms FROM class_seen WHERE attempt = ? ORDER BY class";
+const TREES: &str = "SELECT number, at_s, tree, leaves, fill, logical_reads, physical_reads \
+     FROM tree_seen WHERE attempt = ? ORDER BY number, tree";
+
+from_row!(LimitSeen { at_s, mpl, next_mpl, tps, reason });
+from_row!(ClassSeen { class, transactions, mean_ms, p95_ms });
+from_row!(TreeSeen { look, at_s, tree, leaves, fill, logical_reads, physical_reads });
 
 /// At most so many numbers for a list: each the mean of neighbours, to three places.
 fn means(list: &[f64], most: usize) -> Vec<f64> {

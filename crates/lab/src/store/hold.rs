@@ -81,10 +81,10 @@ impl FileLock {
             return Ok(());
         }
         let path = &self.path;
-        let failed = |reason: String| StoreError::Write { path: path.clone(), reason };
+        let failed = |source| StoreError::Write { path: path.clone(), source };
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true);
-        let mut file = options.open(path).map_err(|error| failed(error.to_string()))?;
+        let mut file = options.open(path).map_err(|error| failed(error.into()))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -93,7 +93,7 @@ impl FileLock {
                 let _ = file.read_to_string(&mut holder);
                 return Err(StoreError::Taken { holder });
             }
-            Err(error) => return Err(failed(error.to_string())),
+            Err(error) => return Err(failed(error.into())),
         }
         // The same: a full disk does not keep anybody from holding it.
         let _ = file.set_len(0).and_then(|()| file.write_all(name.as_bytes()));
@@ -104,7 +104,6 @@ impl FileLock {
 
 impl Store {
     /// The host that this laboratory is on, by name.
-    #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -125,9 +124,6 @@ impl Store {
     }
 
     /// The same for a worker, whose runs are taken from it when it is silent for too long.
-    ///
-    /// # Errors
-    /// See [`Store::hold_host`].
     pub fn hold_host_as_worker(&mut self) -> Result<(), StoreError> {
         self.hold_host_as(WORKER)
     }
@@ -172,9 +168,6 @@ impl Store {
     }
 
     /// Lets go of this host.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn release_host(&mut self) -> Result<(), StoreError> {
         if let Some(lock) = &mut self.lock {
             lock.held = None;
@@ -186,18 +179,12 @@ impl Store {
     }
 
     /// Holds a run; or who holds it.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn hold_run(&mut self, run: i64) -> Result<Option<String>, StoreError> {
         let key = run_key(run);
         if self.try_hold(&key)? { Ok(None) } else { self.holder(&key).map(Some) }
     }
 
     /// Lets go of a run.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn release_run(&mut self, run: i64) -> Result<(), StoreError> {
         self.release(&run_key(run))
     }

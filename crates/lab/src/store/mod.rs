@@ -26,18 +26,22 @@ mod export;
 mod hold;
 mod planned;
 mod read;
+mod rows;
 pub mod schema;
 mod turn;
 mod write;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use thiserror::Error;
 use tidegate_subject::client::{BlockingClient, ClientError};
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::{Dialect, Failure, Rows, Statement, Value, Wants};
+
+use crate::Cause;
+use crate::experiment::workload::WorkloadError;
 
 pub use course::{ClassSeen, ExecutionCourse, LimitSeen, TreeSeen};
 pub use export::{Format, UnknownFormat};
@@ -60,88 +64,49 @@ const SILENCE: Duration = Duration::from_secs(300);
 /// Why the store does not do what it was told.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// It cannot be opened.
-    #[error("cannot open the result store {place}: {reason}")]
+    #[error("cannot open the result store {place}: {source}")]
     Open {
         /// The file, or the URL without its password.
         place: String,
-        /// The database's reason.
-        reason: String,
+        source: Cause,
     },
-    /// There is no such file.
     #[error(
         "there is no result store {}: `tidegate lab run` makes one; --store names another",
         .0.display()
     )]
     NotThere(PathBuf),
-    /// It was written by a newer program.
     #[error(
         "the result store has schema version {found}, and this program knows up to {known}: \
          use the newer program that wrote it"
     )]
-    Newer {
-        /// Its version.
-        found: usize,
-        /// Ours.
-        known: usize,
-    },
-    /// The database failed. What was written before is safe.
+    Newer { found: usize, known: usize },
     #[error("the result store failed: {0}; what was written before is safe")]
     Database(#[from] Failure),
-    /// There is no such row.
     #[error("the result store has no {what} {id}; `tidegate lab list` shows what it has")]
-    Missing {
-        /// What was looked for.
-        what: &'static str,
-        /// Its number.
-        id: i64,
-    },
-    /// The plan that was begun is not the one that this program makes.
+    Missing { what: &'static str, id: i64 },
     #[error(
         "experiment {id} was planned by Tidegate {then}, and Tidegate {now} makes another plan of \
          the same file: {what}. Use the program that planned it, or run the file anew"
     )]
-    Replanned {
-        /// The experiment.
-        id: i64,
-        /// The first difference.
-        what: String,
-        /// The version that planned it.
-        then: String,
-        /// Ours.
-        now: String,
-    },
-    /// Another laboratory measures into this file.
+    Replanned { id: i64, what: String, then: String, now: String },
     #[error(
         "the result store is taken by {holder}: one laboratory measures into a file at a time. \
          Wait for it or stop it"
     )]
-    Taken {
-        /// Who has it.
-        holder: String,
-    },
-    /// Another laboratory is at work on this host.
+    Taken { holder: String },
     #[error(
         "host {host} is taken by {holder}: one host measures one thing at a time. Wait for it or \
          stop it; a worker on another machine of the same name needs a name of its own: --host"
     )]
-    Held {
-        /// The host.
-        host: String,
-        /// Who has it.
-        holder: String,
-    },
-    /// A row is not as we write them.
+    Held { host: String, holder: String },
     #[error("the result store is damaged: {0}")]
     Damaged(String),
-    /// A file of an export cannot be written.
-    #[error("cannot write {path}: {reason}", path = .path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        reason: String,
-    },
+    #[error("the result store is damaged: {what}: {source}")]
+    Json { what: &'static str, source: serde_json::Error },
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    #[error("cannot write {path}: {source}", path = .path.display())]
+    Write { path: PathBuf, source: Cause },
 }
 
 /// An open store, in the newest version.
@@ -163,9 +128,6 @@ pub struct Store {
 impl Store {
     /// Opens the store at a place: a URL that begins with `postgres://`, or else a file of SQLite.
     /// One that is not there is made; an older one is brought to this program's version.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn open(place: &str) -> Result<Self, StoreError> {
         if is_postgres(place) {
             Self::open_postgres(place)
@@ -175,9 +137,6 @@ impl Store {
     }
 
     /// The same of one that is there: who only looks at it makes none.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn open_existing(place: &str) -> Result<Self, StoreError> {
         // A file that cannot be looked for is for SQLite to refuse, with the system's reason.
         if !is_postgres(place) && matches!(Path::new(place).try_exists(), Ok(false)) {
@@ -187,13 +146,10 @@ impl Store {
     }
 
     /// Opens a file of SQLite.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn open_file(path: &Path) -> Result<Self, StoreError> {
         let failed = |failure: Failure| StoreError::Open {
             place: path.display().to_string(),
-            reason: failure.to_string(),
+            source: failure.into(),
         };
         let connection = SqliteConnection::open(path, PATIENCE).map_err(failed)?;
         write_ahead(&connection).map_err(failed)?;
@@ -208,13 +164,13 @@ impl Store {
         let failed = |error: ClientError| StoreError::Open {
             // The error names the server without the password.
             place: "on PostgreSQL".to_owned(),
-            reason: error.to_string(),
+            source: error.into(),
         };
         let connection = BlockingClient::connect(url).map_err(failed)?;
         connection.set_timeout(Some(SILENCE)).map_err(failed)?;
         let mut store = Self::migrated(Box::new(connection))?;
-        let rows = store.query("SELECT current_database()", &[])?;
-        store.transactions = transactions_of(rows.text(0, 0).unwrap_or_default());
+        let database: String = store.row("SELECT current_database()", &[])?;
+        store.transactions = transactions_of(&database);
         Ok(store)
     }
 
@@ -252,8 +208,8 @@ impl Store {
 
     /// The store's version, which this program knows.
     fn version(&mut self) -> Result<usize, StoreError> {
-        let rows = self.query("SELECT MAX(version) FROM schema_version", &[])?;
-        let version = usize::try_from(rows.int(0, 0).unwrap_or(0)).unwrap_or(usize::MAX);
+        let newest: Option<usize> = self.row("SELECT MAX(version) FROM schema_version", &[])?;
+        let version = newest.unwrap_or(0);
         if version > schema::VERSION {
             return Err(StoreError::Newer { found: version, known: schema::VERSION });
         }
@@ -262,8 +218,7 @@ impl Store {
 
     /// Virtual time goes by: moments written from now on are later by so much.
     pub(crate) fn pass(&mut self, time: Duration) {
-        let time_us = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        self.ahead_us = self.ahead_us.saturating_add(time_us);
+        self.ahead_us += micros(time);
     }
 
     /// Moments are by the clock; or, in virtual time, by where it had come to in an experiment's
@@ -286,22 +241,22 @@ impl Store {
         };
         self.execute(commits, &[])?;
         if is_virtual {
-            let last = self.query(
+            let last: Option<i64> = self.row(
                 "SELECT MAX(m.ended_us) FROM measurement m, execution x, batchset b, run r \
                  WHERE m.execution = x.id AND x.batchset = b.id AND b.run = r.id \
                  AND r.experiment = ?",
                 &[experiment.into()],
             )?;
-            self.ahead_us = (last.int(0, 0).unwrap_or(0) - self.now_us()).max(0);
+            self.ahead_us = last.map_or(0, |last_us| (last_us - self.now_us()).max(0));
         }
         Ok(())
     }
 
     /// Microseconds since 1970.
     fn now_us(&self) -> i64 {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let now_us = i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX);
-        now_us.saturating_add(self.ahead_us)
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now_us = since.map_or_else(|before| -micros(before.duration()), micros);
+        now_us + self.ahead_us
     }
 
     /// The file for a record of an attempt's transactions.
@@ -310,7 +265,6 @@ impl Store {
         directory.join(format!("attempt-{}.parquet", tried.number()))
     }
 
-    /// All of it or nothing.
     fn atomically<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
@@ -339,12 +293,6 @@ impl Store {
         let statement = Statement::written(sql.to_owned());
         Ok(self.connection.run(&statement, values, Wants::Rows)?.rows)
     }
-
-    /// Adds a row; the number that the database gave it.
-    fn add(&mut self, sql: &str, values: &[Value<'_>]) -> Result<i64, StoreError> {
-        let rows = self.query(&format!("{sql} RETURNING id"), values)?;
-        rows.int(0, 0).ok_or_else(|| StoreError::Damaged("a new row has no number".to_owned()))
-    }
 }
 
 impl std::fmt::Debug for Store {
@@ -355,7 +303,6 @@ impl std::fmt::Debug for Store {
 
 impl StoreError {
     /// Whether the connection is gone, so that another one may do better.
-    #[must_use]
     pub fn is_lost(&self) -> bool {
         match self {
             StoreError::Open { .. } | StoreError::Database(Failure::Lost(_)) => true,
@@ -381,7 +328,6 @@ fn write_ahead(connection: &SqliteConnection) -> Result<(), Failure> {
 }
 
 /// Whether a place is a URL of PostgreSQL, and not a file.
-#[must_use]
 pub fn is_postgres(place: &str) -> bool {
     ["postgres://", "postgresql://"].iter().any(|scheme| place.starts_with(scheme))
 }
@@ -405,8 +351,15 @@ fn real(number: f64) -> Value<'static> {
     number.to_string().into()
 }
 
-fn count(number: impl TryInto<i64>) -> Value<'static> {
-    Value::Int(number.try_into().unwrap_or(i64::MAX))
+fn count<N: TryInto<i64>>(number: N) -> Value<'static>
+where
+    N::Error: std::fmt::Debug,
+{
+    Value::Int(number.try_into().expect("what is counted is below 2^63"))
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).expect("no time here is 292,000 years long")
 }
 
 #[cfg(test)]

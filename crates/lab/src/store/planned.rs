@@ -19,13 +19,15 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::read::{float, int, small, text};
 use super::write::{json, times_s};
 use super::{Store, StoreError};
-use crate::experiment::{Batchset, Execution, Experiment, Plan, RunPlan};
+use crate::experiment::{Batchset, Execution, Experiment, Plan};
 
 /// The columns of times, in the order of [`times_s`].
 const TIMES: [&str; 5] = ["ctl_s", "warmup_s", "pause_s", "connect_limit_s", "interval_s"];
+
+/// What they hold; nothing in older stores.
+type StoredTimes = (Option<f64>, Option<f64>, Option<f64>, Option<f64>, Option<f64>);
 
 /// Numbers that differ by no more than this share do so by being written as decimals.
 const ROUNDING: f64 = 1e-9;
@@ -41,22 +43,24 @@ impl Store {
         experiment: &Experiment,
         plan: &Plan,
     ) -> Result<(), StoreError> {
-        let mut what = self.other_time(id, experiment)?;
-        if what.is_none() {
-            what = self.other_run(id, plan)?;
-        }
-        if what.is_none() {
-            what = self.other_batchset(id, plan)?;
-        }
-        if what.is_none() {
-            what = self.other_order(id, plan)?;
-        }
+        let what = match self.other_time(id, experiment)? {
+            None => self.other_run(id, plan)?,
+            what => what,
+        };
+        let what = match what {
+            None => self.other_batchset(id, plan)?,
+            what => what,
+        };
+        let what = match what {
+            None => self.other_order(id, plan)?,
+            what => what,
+        };
         let Some(what) = what else { return Ok(()) };
-        let code = self.query(
+        let (number, build): (String, String) = self.row(
             "SELECT c.version, c.build FROM experiment e, code c WHERE c.id = e.code AND e.id = ?",
             &[id.into()],
         )?;
-        let then = version(&text(&code, 0, 0), &text(&code, 0, 1));
+        let then = version(&number, &build);
         let now = version(env!("CARGO_PKG_VERSION"), crate::BUILD);
         Err(StoreError::Replanned { id, what, then, now })
     }
@@ -66,14 +70,14 @@ impl Store {
         id: i64,
         experiment: &Experiment,
     ) -> Result<Option<String>, StoreError> {
-        let columns = TIMES.join(", ");
-        let rows =
-            self.query(&format!("SELECT {columns} FROM experiment WHERE id = ?"), &[id.into()])?;
-        for (column, (name, planned)) in TIMES.iter().zip(times_s(experiment)).enumerate() {
-            if rows.is_empty() || rows.is_null(0, column) {
-                continue;
-            }
-            let stored = float(&rows, 0, column)?;
+        let times: StoredTimes = self.row(
+            "SELECT ctl_s, warmup_s, pause_s, connect_limit_s, interval_s FROM experiment \
+             WHERE id = ?",
+            &[id.into()],
+        )?;
+        let stored = [times.0, times.1, times.2, times.3, times.4];
+        for ((name, stored), planned) in TIMES.into_iter().zip(stored).zip(times_s(experiment)) {
+            let Some(stored) = stored else { continue };
             if (stored - planned).abs() > ROUNDING * stored.abs() {
                 return Ok(Some(format!("{name} was {stored} and is {planned}")));
             }
@@ -82,7 +86,7 @@ impl Store {
     }
 
     fn other_run(&mut self, id: i64, plan: &Plan) -> Result<Option<String>, StoreError> {
-        let rows = self.query(
+        let rows: Vec<(u32, String, u32, bool, String, String)> = self.rows(
             "SELECT number, subject, processors, primary_key, isolation, settings FROM run \
              WHERE experiment = ? ORDER BY number",
             &[id.into()],
@@ -91,23 +95,24 @@ impl Store {
             let (then, now) = (rows.len(), plan.runs.len());
             return Ok(Some(format!("there were {then} runs and are {now}")));
         }
-        for (row, run) in plan.runs.iter().enumerate() {
-            let RunPlan { number, subject, processors, primary_key, .. } = run;
-            let is_same = small(&rows, row, 0)? == *number
-                && text(&rows, row, 1) == subject.kind.to_string()
-                && small(&rows, row, 2)? == processors.unwrap_or(0)
-                && (int(&rows, row, 3)? != 0) == *primary_key
-                && text(&rows, row, 4) == subject.settings.isolation.as_deref().unwrap_or_default()
-                && is_written(&text(&rows, row, 5), &subject.settings.named);
+        for (row, run) in rows.iter().zip(&plan.runs) {
+            let (number, subject, processors, primary_key, isolation, settings) = row;
+            let planned = &run.subject.settings;
+            let is_same = *number == run.number
+                && *subject == run.subject.kind.to_string()
+                && *processors == run.processors.unwrap_or(0)
+                && *primary_key == run.primary_key
+                && *isolation == planned.isolation.as_deref().unwrap_or_default()
+                && is_written(settings, &planned.named);
             if !is_same {
-                return Ok(Some(format!("run {number} is of another configuration")));
+                return Ok(Some(format!("run {} is of another configuration", run.number)));
             }
         }
         Ok(None)
     }
 
     fn other_batchset(&mut self, id: i64, plan: &Plan) -> Result<Option<String>, StoreError> {
-        let rows = self.query(
+        let rows: Vec<((u32, u32), String, String)> = self.rows(
             "SELECT r.number, b.number, b.spec, b.treatment FROM batchset b, run r \
              WHERE b.run = r.id AND r.experiment = ? ORDER BY r.number, b.number",
             &[id.into()],
@@ -121,17 +126,12 @@ impl Store {
             let (then, now) = (rows.len(), planned.len());
             return Ok(Some(format!("there were {then} batchsets and are {now}")));
         }
-        for (row, (run, batchset)) in planned.into_iter().enumerate() {
+        for ((place, spec, treatment), (run, batchset)) in rows.iter().zip(planned) {
             let number = batchset.number;
-            let is_there = (small(&rows, row, 0)?, small(&rows, row, 1)?) == (run, number);
             let changed = match () {
-                () if !is_there => "is numbered otherwise",
-                () if !is_written(&text(&rows, row, 2), &batchset.workload) => {
-                    "has another workload"
-                }
-                () if !is_written(&text(&rows, row, 3), &batchset.treatment) => {
-                    "has another treatment"
-                }
+                () if *place != (run, number) => "is numbered otherwise",
+                () if !is_written(spec, &batchset.workload) => "has another workload",
+                () if !is_written(treatment, &batchset.treatment) => "has another treatment",
                 () => continue,
             };
             return Ok(Some(format!("batchset {number} of run {run} {changed}")));
@@ -140,21 +140,12 @@ impl Store {
     }
 
     fn other_order(&mut self, id: i64, plan: &Plan) -> Result<Option<String>, StoreError> {
-        let rows = self.query(
+        let stored: Vec<Execution> = self.rows(
             "SELECT r.number, b.number, x.mpl, x.repetition \
              FROM execution x, batchset b, run r WHERE x.batchset = b.id AND b.run = r.id \
              AND r.experiment = ? ORDER BY r.number, x.place",
             &[id.into()],
         )?;
-        let execution = |row| {
-            Ok(Execution {
-                run: small(&rows, row, 0)?,
-                batchset: small(&rows, row, 1)?,
-                mpl: small(&rows, row, 2)?,
-                repetition: small(&rows, row, 3)?,
-            })
-        };
-        let stored = (0..rows.len()).map(execution).collect::<Result<Vec<_>, StoreError>>()?;
         let planned = plan.runs.iter().flat_map(|run| plan.executions(run));
         let is_same = stored.into_iter().eq(planned);
         Ok((!is_same).then(|| "executions are others, or in another order".to_owned()))

@@ -1,78 +1,60 @@
 //! What is read: what is left to do, curves, and rows for the analysis protocol.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use serde::de::DeserializeOwned;
 use tidegate_control::Mpl;
-use tidegate_workload::Rows;
 use tidegate_workload::workload::mean_think_time;
 
-use super::write::Place;
+use super::rows::from_row;
 use super::{NOT_CHECKED, Store, StoreError};
-use crate::experiment::SubjectKind;
 use crate::experiment::treatment::{Admission, ArrivalSpec, Treatment};
 use crate::experiment::workload::WorkloadSpec;
+use crate::experiment::{Execution, SubjectKind};
 use crate::tap::{
-    BatchExecution, BatchsetInstance, BatchsetKey, DataSet, ExecutionKey, Factors, Plan, Run, RunId,
+    BatchExecution, BatchsetInstance, BatchsetKey, DataSet, ExecutionKey, Factors, RunDesign,
+    RunId, TapRun,
 };
 
-/// An experiment in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExperimentRow {
-    /// Its number.
     pub id: i64,
-    /// Its name.
     pub name: String,
-    /// What it varies.
     pub scenario: String,
     /// The preset, or nothing.
     pub preset: String,
     /// The subjects, separated by commas.
     pub subjects: String,
-    /// The file's text.
     pub file: String,
     /// When it began, in microseconds since 1970.
     pub began_us: i64,
     /// When its last measurement ended, in microseconds since 1970.
     pub measured_us: Option<i64>,
-    /// Executions planned.
     pub planned: i64,
-    /// Executions done.
     pub done: i64,
 }
 
-/// A run in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRow {
-    /// Its row.
     pub id: i64,
-    /// Its number in the plan.
     pub number: u32,
-    /// The subject's name.
     pub subject: String,
     /// Processors; 0 is all there were.
     pub processors: u32,
-    /// Whether tables have primary keys.
     pub primary_key: bool,
 }
 
-/// A batchset in the store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchsetRow {
-    /// Its row.
     pub id: i64,
     /// Its run's number in the plan.
     pub run: u32,
-    /// Its number in the run.
     pub number: u32,
-    /// Its workload.
     pub spec: WorkloadSpec,
-    /// What was done with it.
     pub treatment: Treatment,
 }
 
 impl BatchsetRow {
-    /// What it is, in words.
-    #[must_use]
     pub fn describe(&self) -> String {
         let treatment = self.treatment.to_string();
         let separator = if treatment.is_empty() { "" } else { "; " };
@@ -83,28 +65,20 @@ impl BatchsetRow {
 /// Throughput over MPLs, of a batchset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// The run.
     pub run: RunRow,
-    /// The batchset.
     pub batchset: BatchsetRow,
     /// What was measured, MPLs rising.
     pub points: Vec<Point>,
 }
 
-/// One execution of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// The level.
     pub mpl: u32,
-    /// Which of the batch's executions.
     pub repetition: u32,
-    /// Transactions per second.
     pub tps: f64,
-    /// Mean latency, in milliseconds.
     pub mean_ms: f64,
     /// 99th percentile of the latency, in milliseconds.
     pub p99_ms: f64,
-    /// Clients.
     pub clients: u32,
     /// Transactions that ended in the measured time.
     pub transactions: i64,
@@ -126,11 +100,8 @@ struct Checks {
 
 impl Store {
     /// All experiments, the oldest first.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn experiments(&mut self) -> Result<Vec<ExperimentRow>, StoreError> {
-        let rows = self.query(
+        self.rows(
             "SELECT e.id, e.name, e.scenario, e.preset, e.subjects, e.file, e.began_us, \
              (SELECT COUNT(*) FROM execution x, batchset b, run r WHERE x.batchset = b.id \
               AND b.run = r.id AND r.experiment = e.id), \
@@ -142,8 +113,7 @@ impl Store {
               AND r.experiment = e.id) \
              FROM experiment e ORDER BY e.id",
             &[],
-        )?;
-        (0..rows.len()).map(|row| experiment(&rows, row)).collect()
+        )
     }
 
     /// An experiment.
@@ -156,61 +126,34 @@ impl Store {
     }
 
     /// The runs of an experiment.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn runs(&mut self, experiment: i64) -> Result<Vec<RunRow>, StoreError> {
-        let rows = self.query(
+        self.rows(
             "SELECT id, number, subject, processors, primary_key FROM run WHERE experiment = ? \
              ORDER BY number",
             &[experiment.into()],
-        )?;
-        let run = |row| {
-            Ok(RunRow {
-                id: int(&rows, row, 0)?,
-                number: small(&rows, row, 1)?,
-                subject: text(&rows, row, 2),
-                processors: small(&rows, row, 3)?,
-                primary_key: int(&rows, row, 4)? != 0,
-            })
-        };
-        (0..rows.len()).map(run).collect()
+        )
     }
 
     /// The batchsets of an experiment.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn batchsets(&mut self, experiment: i64) -> Result<Vec<BatchsetRow>, StoreError> {
-        let rows = self.query(
+        let rows: Vec<(i64, u32, u32, String, String)> = self.rows(
             "SELECT b.id, r.number, b.number, b.spec, b.treatment FROM batchset b, run r \
              WHERE b.run = r.id AND r.experiment = ? ORDER BY r.number, b.number",
             &[experiment.into()],
         )?;
-        let batchset = |row| {
-            let (spec, treatment) = (text(&rows, row, 3), text(&rows, row, 4));
-            Ok(BatchsetRow {
-                id: int(&rows, row, 0)?,
-                run: small(&rows, row, 1)?,
-                number: small(&rows, row, 2)?,
-                spec: serde_json::from_str(&spec)
-                    .map_err(|error| StoreError::Damaged(format!("a workload: {error}")))?,
-                treatment: serde_json::from_str(&treatment)
-                    .map_err(|error| StoreError::Damaged(format!("a treatment: {error}")))?,
-            })
+        let batchset = |(id, run, number, spec, treatment): (_, _, _, String, String)| {
+            let spec = parsed(&spec, "a workload")?;
+            Ok(BatchsetRow { id, run, number, spec, treatment: parsed(&treatment, "a treatment")? })
         };
-        (0..rows.len()).map(batchset).collect()
+        rows.into_iter().map(batchset).collect()
     }
 
     /// The rows of an experiment's executions that this host has to do, by their places in the
     /// plan: those that are not done, and all of a batchset that another host left unfinished, for
     /// one host measures all of a batchset.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
-    pub fn to_do(&mut self, experiment: i64) -> Result<BTreeMap<Place, i64>, StoreError> {
+    pub fn to_do(&mut self, experiment: i64) -> Result<BTreeMap<Execution, i64>, StoreError> {
         let host = self.host().to_owned();
-        let rows = self.query(
+        let rows = self.rows(
             "WITH undone AS (SELECT y.id, y.batchset FROM execution y, batchset d, run q \
              WHERE y.batchset = d.id AND d.run = q.id AND q.experiment = ? \
              AND y.id NOT IN (SELECT execution FROM measurement)) \
@@ -221,22 +164,10 @@ impl Store {
              AND s.number = (SELECT MAX(n.number) FROM series n WHERE n.batchset = b.id)))",
             &[experiment.into(), host.as_str().into()],
         )?;
-        let execution = |row| {
-            let place = Place {
-                run: small(&rows, row, 0)?,
-                batchset: small(&rows, row, 1)?,
-                mpl: small(&rows, row, 2)?,
-                repetition: small(&rows, row, 3)?,
-            };
-            Ok((place, int(&rows, row, 4)?))
-        };
-        (0..rows.len()).map(execution).collect()
+        Ok(rows.into_iter().collect())
     }
 
     /// The curves of an experiment.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn curves(&mut self, experiment: i64) -> Result<Vec<Curve>, StoreError> {
         let runs = self.runs(experiment)?;
         let mut curves = Vec::new();
@@ -249,55 +180,33 @@ impl Store {
     }
 
     fn points(&mut self, batchset: i64) -> Result<Vec<Point>, StoreError> {
-        let rows = self.query(
+        self.rows(
             "SELECT x.mpl, x.repetition, m.tps, m.mean_ms, m.p99_ms, m.clients, m.transactions, \
              m.stragglers, (SELECT CAST(COALESCE(SUM(t.times), 0) AS bigint) FROM trouble t \
              WHERE t.attempt = m.attempt AND t.kind = 'error') \
              FROM execution x, measurement m WHERE m.execution = x.id AND x.batchset = ? \
              ORDER BY x.mpl, x.repetition",
             &[batchset.into()],
-        )?;
-        let point = |row| {
-            Ok(Point {
-                mpl: small(&rows, row, 0)?,
-                repetition: small(&rows, row, 1)?,
-                tps: float(&rows, row, 2)?,
-                mean_ms: float(&rows, row, 3)?,
-                p99_ms: float(&rows, row, 4)?,
-                clients: small(&rows, row, 5)?,
-                transactions: int(&rows, row, 6)?,
-                stragglers: int(&rows, row, 7)?,
-                errors: int(&rows, row, 8)?,
-            })
-        };
-        (0..rows.len()).map(point).collect()
+        )
     }
 
     /// The conditions that did not hold: the run's and the batchset's number, the condition, how.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn violations(&mut self, experiment: i64) -> Result<Vec<String>, StoreError> {
-        let rows = self.query(
+        let rows: Vec<(u32, u32, String, String)> = self.rows(
             "SELECT r.number, b.number, c.condition, c.violation \
              FROM consistency c, batchset b, run r WHERE c.batchset = b.id AND b.run = r.id \
              AND r.experiment = ? AND c.violation IS NOT NULL AND c.condition <> ? ORDER BY c.id",
             &[experiment.into(), NOT_CHECKED.into()],
         )?;
-        let violation = |row| {
-            let (run, batchset) = (int(&rows, row, 0)?, int(&rows, row, 1)?);
-            let (condition, how) = (text(&rows, row, 2), text(&rows, row, 3));
-            Ok(format!("run {run}, batchset {batchset}: {condition}: {how}"))
+        let violation = |(run, batchset, condition, how)| {
+            format!("run {run}, batchset {batchset}: {condition}: {how}")
         };
-        (0..rows.len()).map(violation).collect()
+        Ok(rows.into_iter().map(violation).collect())
     }
 
     /// The measurements of whose tables it is not known whether they are consistent: the run's and
     /// the batchset's number, the subject's start, why. The check failed; or there was none, for
     /// the laboratory was interrupted before it, or has not come to it yet.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn unchecked(&mut self, experiment: i64) -> Result<Vec<String>, StoreError> {
         let mut lines = self.failed_checks(experiment)?;
         lines.extend(self.missing_checks(experiment)?);
@@ -305,24 +214,25 @@ impl Store {
     }
 
     fn failed_checks(&mut self, experiment: i64) -> Result<Vec<String>, StoreError> {
-        let rows = self.query(
+        let rows: Vec<(u32, u32, i64, String)> = self.rows(
             "SELECT r.number, b.number, c.start, c.violation \
              FROM consistency c, batchset b, run r WHERE c.batchset = b.id AND b.run = r.id \
              AND r.experiment = ? AND c.condition = ? ORDER BY c.id",
             &[experiment.into(), NOT_CHECKED.into()],
         )?;
-        let failed = |row| unchecked(&rows, row, &text(&rows, row, 3));
-        (0..rows.len()).map(failed).collect()
+        let failed =
+            |(run, batchset, start, why): (_, _, _, String)| unchecked(run, batchset, start, &why);
+        Ok(rows.into_iter().map(failed).collect())
     }
 
     fn missing_checks(&mut self, experiment: i64) -> Result<Vec<String>, StoreError> {
         let checks = self.checks(experiment)?;
-        let is_fresh: BTreeMap<i64, bool> = self
-            .batchsets(experiment)?
-            .iter()
-            .map(|batchset| (batchset.id, batchset.treatment.needs_fresh_tables()))
+        let batchsets = self.batchsets(experiment)?.into_iter();
+        let fresh: BTreeSet<i64> = batchsets
+            .filter(|batchset| batchset.treatment.needs_fresh_tables())
+            .map(|batchset| batchset.id)
             .collect();
-        let rows = self.query(
+        let rows: Vec<(u32, u32, i64, i64, i64)> = self.rows(
             "SELECT r.number, b.number, a.start, b.id, COUNT(*) \
              FROM measurement m, attempt a, execution x, batchset b, run r \
              WHERE m.attempt = a.id AND m.execution = x.id AND x.batchset = b.id \
@@ -331,14 +241,13 @@ impl Store {
             &[experiment.into()],
         )?;
         let mut missing = Vec::new();
-        for row in 0..rows.len() {
-            let (start, batchset) = (int(&rows, row, 2)?, int(&rows, row, 3)?);
+        for (run, batchset, start, id, executions) in rows {
             // Tables that are made anew for each execution are checked after each.
-            let is_fresh = is_fresh.get(&batchset).copied().unwrap_or(false);
-            let wanted = if is_fresh { int(&rows, row, 4)? } else { 1 };
-            let seen = checks.get(&(start, batchset)).copied().unwrap_or_default();
+            let wanted = if fresh.contains(&id) { executions } else { 1 };
+            // What was never checked has no entry.
+            let seen = checks.get(&(start, id)).copied().unwrap_or_default();
             if seen.made + seen.failed < wanted {
-                missing.push(unchecked(&rows, row, MISSING)?);
+                missing.push(unchecked(run, batchset, start, MISSING));
             }
         }
         Ok(missing)
@@ -347,17 +256,16 @@ impl Store {
     /// How often the tables of a batchset were checked after a start, and how often they could not
     /// be.
     fn checks(&mut self, experiment: i64) -> Result<BTreeMap<(i64, i64), Checks>, StoreError> {
-        let rows = self.query(
+        let rows: Vec<((i64, i64), String, i64)> = self.rows(
             "SELECT c.start, c.batchset, c.condition, COUNT(*) \
              FROM consistency c, batchset b, run r WHERE c.batchset = b.id AND b.run = r.id \
              AND r.experiment = ? GROUP BY c.start, c.batchset, c.condition",
             &[experiment.into()],
         )?;
         let mut checks: BTreeMap<(i64, i64), Checks> = BTreeMap::new();
-        for row in 0..rows.len() {
-            let key = (int(&rows, row, 0)?, int(&rows, row, 1)?);
-            let (times, seen) = (int(&rows, row, 3)?, checks.entry(key).or_default());
-            if rows.text(row, 2) == Some(NOT_CHECKED) {
+        for (key, condition, times) in rows {
+            let seen = checks.entry(key).or_default();
+            if condition == NOT_CHECKED {
                 seen.failed = times;
             } else {
                 // A check has a row for each condition.
@@ -368,11 +276,8 @@ impl Store {
     }
 
     /// Why executions failed that are not done: the run's and the batchset's number, the MPL, why.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn failures(&mut self, experiment: i64) -> Result<Vec<String>, StoreError> {
-        let rows = self.query(
+        let rows: Vec<(u32, u32, u32, String)> = self.rows(
             "SELECT r.number, b.number, x.mpl, f.reason \
              FROM failure f, attempt a, execution x, batchset b, run r \
              WHERE f.attempt = a.id AND a.execution = x.id AND x.batchset = b.id AND b.run = r.id \
@@ -380,19 +285,14 @@ impl Store {
              ORDER BY f.attempt",
             &[experiment.into()],
         )?;
-        let failure = |row| {
-            let (run, batchset) = (int(&rows, row, 0)?, int(&rows, row, 1)?);
-            let (mpl, reason) = (int(&rows, row, 2)?, text(&rows, row, 3));
-            Ok(format!("run {run}, batchset {batchset}, MPL {mpl}: {reason}"))
+        let failure = |(run, batchset, mpl, reason)| {
+            format!("run {run}, batchset {batchset}, MPL {mpl}: {reason}")
         };
-        (0..rows.len()).map(failure).collect()
+        Ok(rows.into_iter().map(failure).collect())
     }
 
     /// The rows of an experiment for the analysis protocol, with the plan that they are held
     /// against.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn data_set(
         &mut self,
         id: i64,
@@ -403,12 +303,13 @@ impl Store {
         let rows = self.runs(id)?;
         for (run, row) in plan.runs.iter().zip(&rows) {
             let (dbms, processors) = self.start_of(row.id)?;
-            data.runs.push(Run {
+            data.runs.push(TapRun {
                 id: RunId(row.number.into()),
                 subject: row.subject.clone(),
                 dbms,
-                plan: Plan {
-                    batchsets: u32::try_from(run.batchsets.len()).unwrap_or(u32::MAX),
+                plan: RunDesign {
+                    // They are numbered from 1.
+                    batchsets: run.batchsets.last().map_or(0, |last| last.number),
                     mpls: run
                         .batchsets
                         .iter()
@@ -434,31 +335,26 @@ impl Store {
 
     /// The DBMS and its processors when a run was last started.
     fn start_of(&mut self, run: i64) -> Result<(String, u32), StoreError> {
-        let rows = self.query(
+        let rows = self.rows(
             "SELECT version, processors FROM start WHERE run = ? ORDER BY id DESC LIMIT 1",
             &[run.into()],
         )?;
-        if rows.is_empty() {
-            return Ok(("not started".to_owned(), 0));
-        }
-        Ok((text(&rows, 0, 0), small(&rows, 0, 1)?))
+        Ok(rows.into_iter().next().unwrap_or_else(|| ("not started".to_owned(), 0)))
     }
 
     fn add_batchsets(&mut self, experiment: i64, data: &mut DataSet) -> Result<(), StoreError> {
-        let begun = self.query(
+        let begun: Vec<i64> = self.rows(
             "SELECT DISTINCT x.batchset FROM attempt a, execution x, batchset b, run r \
              WHERE a.execution = x.id AND x.batchset = b.id AND b.run = r.id AND r.experiment = ?",
             &[experiment.into()],
         )?;
-        let begun: Vec<i64> =
-            (0..begun.len()).map(|row| int(&begun, row, 0)).collect::<Result<_, _>>()?;
         for batchset in self.batchsets(experiment)? {
             if begun.contains(&batchset.id) {
                 let run = RunId(batchset.run.into());
                 data.batchsets.push(BatchsetInstance {
                     key: BatchsetKey { run, batchset: batchset.number },
-                    factors: factors(&batchset.spec),
-                    think_s: think_s(&batchset),
+                    factors: factors(&batchset.spec)?,
+                    think_s: think_s(&batchset)?,
                     is_limit: matches!(batchset.treatment.admission, Admission::Limit { .. }),
                 });
             }
@@ -468,56 +364,55 @@ impl Store {
 
     fn add_executions(&mut self, experiment: i64, data: &mut DataSet) -> Result<(), StoreError> {
         let others = self.other_dbms(experiment)?;
-        let rows = self.query(
-            "SELECT r.number, b.number, x.mpl, x.repetition, a.began_us, m.ended_us, m.connect_s, \
-             m.seconds, m.transactions, m.mean_ms, m.processors, m.other_executors, m.attempt, \
-             k.host, r.subject, m.clients, \
+        let executions = self.read(
+            "SELECT r.number, b.number, x.mpl, x.repetition, m.attempt, k.host, r.subject, \
+             a.began_us, m.ended_us, m.connect_s, m.seconds, m.clients, m.transactions, \
              (SELECT CAST(COALESCE(SUM(t.times), 0) AS bigint) FROM trouble t \
-             WHERE t.attempt = m.attempt AND t.kind = 'error') \
+             WHERE t.attempt = m.attempt AND t.kind = 'error'), \
+             m.mean_ms, m.processors, m.other_executors \
              FROM measurement m, attempt a, start s, machine k, execution x, batchset b, run r \
              WHERE m.attempt = a.id AND a.start = s.id AND s.machine = k.id \
              AND m.execution = x.id AND x.batchset = b.id AND b.run = r.id AND r.experiment = ?",
             &[experiment.into()],
+            |row| {
+                let Execution { run, batchset, mpl, repetition: iteration } = row.next()?;
+                let (run, mpl) = (RunId(run.into()), Mpl::at_least_one(mpl));
+                let attempt: i64 = row.next()?;
+                let (host, subject): (String, String) = row.next()?;
+                let mut execution = BatchExecution {
+                    key: ExecutionKey { run, batchset, mpl, iteration },
+                    machine: machine(host.clone(), &subject),
+                    host,
+                    began_s: row.next::<i64>()? as f64 / 1e6,
+                    ended_s: row.next::<i64>()? as f64 / 1e6,
+                    connect_s: row.next()?,
+                    seconds: row.next()?,
+                    clients: row.next()?,
+                    transactions: row.next()?,
+                    errors: row.next()?,
+                    atpt_s: Some(row.next::<f64>()? / 1e3),
+                    num_procs: row.next()?,
+                    other_executors: row.next()?,
+                    other_dbms: others.get(&attempt).cloned().unwrap_or_default(),
+                };
+                execution.atpt_s = execution.atpt_s.filter(|_| execution.transactions > 0);
+                Ok(execution)
+            },
         )?;
-        for row in 0..rows.len() {
-            let key = ExecutionKey {
-                run: RunId(int(&rows, row, 0)?),
-                batchset: small(&rows, row, 1)?,
-                mpl: Mpl::at_least_one(small(&rows, row, 2)?),
-                iteration: small(&rows, row, 3)?,
-            };
-            let transactions = u64::try_from(int(&rows, row, 8)?).unwrap_or(0);
-            let atpt_s = float(&rows, row, 9)? / 1e3;
-            data.executions.push(BatchExecution {
-                key,
-                host: text(&rows, row, 13),
-                machine: machine(text(&rows, row, 13), &text(&rows, row, 14)),
-                began_s: int(&rows, row, 4)? as f64 / 1e6,
-                ended_s: int(&rows, row, 5)? as f64 / 1e6,
-                connect_s: float(&rows, row, 6)?,
-                seconds: float(&rows, row, 7)?,
-                clients: small(&rows, row, 15)?,
-                transactions,
-                errors: u64::try_from(int(&rows, row, 16)?).unwrap_or(0),
-                atpt_s: (transactions > 0).then_some(atpt_s),
-                num_procs: small(&rows, row, 10)?,
-                other_executors: small(&rows, row, 11)?,
-                other_dbms: others.get(&int(&rows, row, 12)?).cloned().unwrap_or_default(),
-            });
-        }
+        data.executions.extend(executions);
         Ok(())
     }
 
     fn other_dbms(&mut self, experiment: i64) -> Result<BTreeMap<i64, Vec<String>>, StoreError> {
-        let rows = self.query(
+        let rows = self.rows(
             "SELECT t.attempt, t.what FROM trouble t, attempt a, execution x, batchset b, run r \
              WHERE t.kind = 'other DBMS' AND t.attempt = a.id AND a.execution = x.id \
              AND x.batchset = b.id AND b.run = r.id AND r.experiment = ?",
             &[experiment.into()],
         )?;
         let mut others: BTreeMap<i64, Vec<String>> = BTreeMap::new();
-        for row in 0..rows.len() {
-            others.entry(int(&rows, row, 0)?).or_default().push(text(&rows, row, 1));
+        for (attempt, what) in rows {
+            others.entry(attempt).or_default().push(what);
         }
         Ok(others)
     }
@@ -533,17 +428,19 @@ fn machine(mut host: String, subject: &str) -> String {
 }
 
 /// The mean think time of a batchset's clients, in seconds; `None` where transactions come by a
-/// rate, or where nothing is known of the workload.
-fn think_s(batchset: &BatchsetRow) -> Option<f64> {
-    let is_closed = batchset.treatment.arrivals == ArrivalSpec::Closed;
-    let workload = batchset.spec.build().ok().filter(|_| is_closed)?;
-    Some(mean_think_time(&*workload).as_secs_f64())
+/// rate.
+fn think_s(batchset: &BatchsetRow) -> Result<Option<f64>, StoreError> {
+    if batchset.treatment.arrivals != ArrivalSpec::Closed {
+        return Ok(None);
+    }
+    let workload = batchset.spec.build()?;
+    Ok(Some(mean_think_time(&*workload).as_secs_f64()))
 }
 
 /// The independent variables of a workload. What is not of the thrashing study is a group of its
 /// own.
-fn factors(spec: &WorkloadSpec) -> Factors {
-    match spec {
+fn factors(spec: &WorkloadSpec) -> Result<Factors, StoreError> {
+    Ok(match spec {
         WorkloadSpec::Thrash(thrash) => Factors {
             group: group([thrash.reads, thrash.updates, thrash.changes, thrash.joins]).to_owned(),
             selectivity: thrash.sf / 100.0,
@@ -551,12 +448,12 @@ fn factors(spec: &WorkloadSpec) -> Factors {
             primary_key: thrash.primary_key,
         },
         other => Factors {
-            group: other.build().map_or("unknown", |workload| workload.name()).to_owned(),
+            group: other.build()?.name().to_owned(),
             selectivity: 1.0,
             rose: 1.0,
             primary_key: true,
         },
-    }
+    })
 }
 
 /// The group of the weights of reads, updates, changes and joins: the study has the first two.
@@ -570,49 +467,39 @@ fn group(weights: [u16; 4]) -> &'static str {
     }
 }
 
-/// A line on tables that were not checked, of a row that begins with run, batchset and start.
-fn unchecked(rows: &Rows, row: usize, why: &str) -> Result<String, StoreError> {
-    let (run, batchset, start) = (int(rows, row, 0)?, int(rows, row, 1)?, int(rows, row, 2)?);
-    Ok(format!("run {run}, batchset {batchset}, start {start}: {NOT_CHECKED}: {why}"))
+/// A line on tables that were not checked.
+fn unchecked(run: u32, batchset: u32, start: i64, why: &str) -> String {
+    format!("run {run}, batchset {batchset}, start {start}: {NOT_CHECKED}: {why}")
 }
 
-fn experiment(rows: &Rows, row: usize) -> Result<ExperimentRow, StoreError> {
-    Ok(ExperimentRow {
-        id: int(rows, row, 0)?,
-        name: text(rows, row, 1),
-        scenario: text(rows, row, 2),
-        preset: text(rows, row, 3),
-        subjects: text(rows, row, 4),
-        file: text(rows, row, 5),
-        began_us: int(rows, row, 6)?,
-        planned: int(rows, row, 7)?,
-        done: int(rows, row, 8)?,
-        measured_us: rows.int(row, 9),
-    })
+pub(super) fn parsed<T: DeserializeOwned>(text: &str, what: &'static str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|source| StoreError::Json { what, source })
 }
 
-pub(super) fn int(rows: &Rows, row: usize, column: usize) -> Result<i64, StoreError> {
-    let missing = || StoreError::Damaged(format!("column {column} of row {row} is no number"));
-    rows.int(row, column).ok_or_else(missing)
-}
-
-pub(super) fn small(rows: &Rows, row: usize, column: usize) -> Result<u32, StoreError> {
-    let number = int(rows, row, column)?;
-    u32::try_from(number).map_err(|_| StoreError::Damaged(format!("{number} is out of range")))
-}
-
-pub(super) fn float(rows: &Rows, row: usize, column: usize) -> Result<f64, StoreError> {
-    let whole = rows.int(row, column).map(|number| number as f64);
-    let number = rows.text(row, column).and_then(|text| text.parse().ok()).or(whole);
-    number.ok_or_else(|| StoreError::Damaged(format!("column {column} of row {row} is no number")))
-}
-
-pub(super) fn text(rows: &Rows, row: usize, column: usize) -> String {
-    match rows.text(row, column) {
-        Some(text) => text.to_owned(),
-        None => rows.int(row, column).map_or_else(String::new, |number| number.to_string()),
-    }
-}
+from_row!(ExperimentRow {
+    id,
+    name,
+    scenario,
+    preset,
+    subjects,
+    file,
+    began_us,
+    planned,
+    done,
+    measured_us
+});
+from_row!(RunRow { id, number, subject, processors, primary_key });
+from_row!(Point {
+    mpl,
+    repetition,
+    tps,
+    mean_ms,
+    p99_ms,
+    clients,
+    transactions,
+    stragglers,
+    errors
+});
 
 #[cfg(test)]
 mod tests {

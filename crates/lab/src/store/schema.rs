@@ -10,7 +10,7 @@ pub const VERSION: usize = STEPS.len();
 
 /// The steps. `{id}` is a number that the database gives out, `{real}` a number of 64 bits with a
 /// point.
-const STEPS: [&[&str]; 5] = [FIRST, ANALYSES, TIMES, SUBJECT_CPU, HOSTS];
+const STEPS: [&[&str]; 6] = [FIRST, ANALYSES, TIMES, SUBJECT_CPU, HOSTS, EXPORTS];
 
 /// What is planned, tried and measured.
 const FIRST: &[&str] = &[
@@ -163,6 +163,9 @@ const HOSTS: &[&str] = &[
      UNIQUE (experiment, place))",
 ];
 
+/// The tables of an export as views. The text has a statement up to each `;` that ends a line.
+const EXPORTS: &[&str] = &[include_str!("exports.sql")];
+
 /// The tables of each step whose rows are added and never changed.
 const APPEND_ONLY: [&[&str]; STEPS.len()] = [
     &[
@@ -188,6 +191,7 @@ const APPEND_ONLY: [&[&str]; STEPS.len()] = [
     &[],
     &[],
     &["series", "measurement_taken", "turn"],
+    &[],
 ];
 
 /// The statement that makes the table of versions, where it is not there.
@@ -202,7 +206,7 @@ pub(super) fn step(from: usize, dialect: Dialect) -> Option<Vec<String>> {
         }
         _ => ("integer PRIMARY KEY AUTOINCREMENT", "real"),
     };
-    let statements = STEPS.get(from)?.iter();
+    let statements = STEPS.get(from)?.iter().flat_map(|text| text.split_terminator(";\n"));
     let mut all: Vec<String> =
         statements.map(|statement| statement.replace("{id}", id).replace("{real}", real)).collect();
     if from == 0 && dialect == Dialect::Postgres {
@@ -303,6 +307,7 @@ mod tests {
                 (14, "SELECT CAST(SUM(transactions) AS bigint) FROM measurement"),
                 (1, "SELECT COUNT(*) FROM series WHERE host = 'another' AND number = 1"),
                 (0, "SELECT COUNT(*) FROM turn"),
+                (2, "SELECT COUNT(*) FROM export_executions"),
             ] {
                 assert_eq!(execute(connection, sql), Ok(expected), "{sql}");
             }
@@ -348,6 +353,7 @@ mod tests {
             0x27b1_0c51_4f5f_da33,
             0x402b_18fa_9437_5367,
             0xaf4e_27a4_8f8c_df23,
+            0xbf26_fc36_4946_8cdd,
         ];
         assert_eq!(found, released);
     }

@@ -26,15 +26,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::read::{small, text};
 use super::{RunRow, Store, StoreError, count};
 
 impl Store {
     /// Returns the number of the run at a place; the first who asks gets one that keeps this host's
     /// runs balanced. `None` when nothing is left for the place.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn take_turn(&mut self, experiment: i64, place: u32) -> Result<Option<u32>, StoreError> {
         self.hold_turns(experiment)?;
         let taken = self.turn(experiment, place);
@@ -56,34 +52,36 @@ impl Store {
         let made = self.made_by(experiment)?;
         let host = self.host().to_owned();
         let Some(chosen) = choose(&free, &runs, &made, &host) else { return Ok(None) };
-        self.execute(
-            "INSERT INTO turn (experiment, place, run, host) VALUES (?, ?, ?, ?)",
-            &[experiment.into(), count(place), chosen.id.into(), host.as_str().into()],
+        self.insert(
+            "turn",
+            &[
+                ("experiment", experiment.into()),
+                ("place", count(place)),
+                ("run", chosen.id.into()),
+                ("host", host.as_str().into()),
+            ],
         )?;
         Ok(Some(chosen.number))
     }
 
     /// Returns the places of runs that were taken, by the runs' numbers.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn turns(&mut self, experiment: i64) -> Result<BTreeMap<u32, u32>, StoreError> {
-        let rows = self.query(
+        let turns = self.rows(
             "SELECT r.number, t.place FROM turn t, run r WHERE t.run = r.id AND t.experiment = ?",
             &[experiment.into()],
         )?;
-        (0..rows.len()).map(|row| Ok((small(&rows, row, 0)?, small(&rows, row, 1)?))).collect()
+        Ok(turns.into_iter().collect())
     }
 
     /// Returns who has a run, or a part of one.
     fn made_by(&mut self, experiment: i64) -> Result<BTreeSet<(u32, String)>, StoreError> {
-        let rows = self.query(
+        let made = self.rows(
             "SELECT r.number, t.host FROM turn t, run r WHERE t.run = r.id AND r.experiment = ? \
              UNION SELECT r.number, s.host FROM series s, batchset b, run r \
              WHERE s.batchset = b.id AND b.run = r.id AND r.experiment = ?",
             &[experiment.into(), experiment.into()],
         )?;
-        (0..rows.len()).map(|row| Ok((small(&rows, row, 0)?, text(&rows, row, 1)))).collect()
+        Ok(made.into_iter().collect())
     }
 }
 
@@ -95,15 +93,14 @@ fn choose<'r>(
     host: &str,
 ) -> Option<&'r RunRow> {
     let hosts: BTreeSet<&str> = made.iter().map(|(_, one)| one.as_str()).chain([host]).collect();
-    let hosts = i64::try_from(hosts.len()).unwrap_or(i64::MAX);
+    let hosts: i64 = hosts.iter().map(|_| 1).sum();
     // How much more often than in the mean this host has had a level, times the hosts.
     let excess = |has_level: &dyn Fn(&RunRow) -> bool| {
         let of_level =
             all.iter().filter(|run| has_level(run)).map(|run| run.number).collect::<BTreeSet<_>>();
-        let times = |is_wanted: &dyn Fn(&str) -> bool| {
-            let found =
-                made.iter().filter(|(run, by)| of_level.contains(run) && is_wanted(by)).count();
-            i64::try_from(found).unwrap_or(i64::MAX)
+        let times = |is_wanted: &dyn Fn(&str) -> bool| -> i64 {
+            let is_counted = |(run, by): &&(u32, String)| of_level.contains(run) && is_wanted(by);
+            made.iter().filter(is_counted).map(|_| 1).sum()
         };
         hosts * times(&|by| by == host) - times(&|_| true)
     };

@@ -5,14 +5,12 @@ use std::time::Instant;
 use tidegate_workload::Value;
 use tidegate_workload::workload::Condition;
 
-use super::read::{int, text};
-use super::{Store, StoreError, count, real};
-use crate::experiment::{Execution, Experiment, Plan, RunPlan};
-use crate::load::{IntervalKind, KindReport, LoadReport};
+use super::{Store, StoreError, count, micros, real};
+use crate::experiment::{Experiment, Plan, RunPlan};
+use crate::load::{IntervalKind, KindReport, Latency, LoadReport};
 use crate::measured::{Measured, Started};
 use crate::rig::Machine;
 
-/// An attempt that has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Tried {
     id: i64,
@@ -27,7 +25,6 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// Its row.
     pub(super) fn number(self) -> i64 {
         self.id
     }
@@ -35,9 +32,6 @@ impl Tried {
 
 impl Store {
     /// Writes down an experiment with all that it plans; its number.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn begin_experiment(
         &mut self,
         experiment: &Experiment,
@@ -50,24 +44,22 @@ impl Store {
                 experiment.subjects.iter().map(ToString::to_string).collect();
             let [ctl_s, warmup_s, pause_s, connect_limit_s, interval_s] = times_s(experiment);
             let id = store.add(
-                "INSERT INTO experiment (name, scenario, preset, subjects, seed, file, machine, \
-                 code, began_us, ctl_s, warmup_s, pause_s, connect_limit_s, interval_s) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "experiment",
                 &[
-                    experiment.name.as_str().into(),
-                    experiment.scenario.name().into(),
-                    experiment.preset.as_deref().unwrap_or_default().into(),
-                    subjects.join(",").into(),
-                    Value::Int(experiment.seed.cast_signed()),
-                    experiment.text.as_str().into(),
-                    machine.into(),
-                    code.into(),
-                    store.now_us().into(),
-                    real(ctl_s),
-                    real(warmup_s),
-                    real(pause_s),
-                    real(connect_limit_s),
-                    real(interval_s),
+                    ("name", experiment.name.as_str().into()),
+                    ("scenario", experiment.scenario.name.into()),
+                    ("preset", experiment.preset.as_deref().unwrap_or_default().into()),
+                    ("subjects", subjects.join(",").into()),
+                    ("seed", Value::Int(experiment.seed.cast_signed())),
+                    ("file", experiment.text.as_str().into()),
+                    ("machine", machine.into()),
+                    ("code", code.into()),
+                    ("began_us", store.now_us().into()),
+                    ("ctl_s", real(ctl_s)),
+                    ("warmup_s", real(warmup_s)),
+                    ("pause_s", real(pause_s)),
+                    ("connect_limit_s", real(connect_limit_s)),
+                    ("interval_s", real(interval_s)),
                 ],
             )?;
             plan.runs.iter().try_for_each(|run| store.plan_run(id, plan, run))?;
@@ -78,40 +70,42 @@ impl Store {
     fn plan_run(&mut self, experiment: i64, plan: &Plan, run: &RunPlan) -> Result<(), StoreError> {
         let settings = json(&run.subject.settings.named)?;
         let id = self.add(
-            "INSERT INTO run (experiment, number, subject, processors, primary_key, isolation, \
-             settings) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "run",
             &[
-                experiment.into(),
-                count(run.number),
-                run.subject.kind.to_string().into(),
-                count(run.processors.unwrap_or(0)),
-                i64::from(run.primary_key).into(),
-                run.subject.settings.isolation.as_deref().unwrap_or_default().into(),
-                settings.into(),
+                ("experiment", experiment.into()),
+                ("number", count(run.number)),
+                ("subject", run.subject.kind.to_string().into()),
+                ("processors", count(run.processors.unwrap_or(0))),
+                ("primary_key", i64::from(run.primary_key).into()),
+                ("isolation", run.subject.settings.isolation.as_deref().unwrap_or_default().into()),
+                ("settings", settings.into()),
             ],
         )?;
         let mut batchsets = std::collections::BTreeMap::new();
         for batchset in &run.batchsets {
-            let spec = json(&batchset.workload)?;
-            let workload = batchset.workload.build().map(|workload| workload.name());
+            let workload = batchset.workload.build()?.name();
             let row = self.add(
-                "INSERT INTO batchset (run, number, workload, spec, treatment) \
-                 VALUES (?, ?, ?, ?, ?)",
+                "batchset",
                 &[
-                    id.into(),
-                    count(batchset.number),
-                    workload.unwrap_or_default().into(),
-                    spec.into(),
-                    json(&batchset.treatment)?.into(),
+                    ("run", id.into()),
+                    ("number", count(batchset.number)),
+                    ("workload", workload.into()),
+                    ("spec", json(&batchset.workload)?.into()),
+                    ("treatment", json(&batchset.treatment)?.into()),
                 ],
             )?;
             batchsets.insert(batchset.number, row);
         }
         for (place, execution) in plan.executions(run).iter().enumerate() {
-            let batchset = batchsets.get(&execution.batchset).copied().unwrap_or_default();
-            self.execute(
-                "INSERT INTO execution (batchset, mpl, repetition, place) VALUES (?, ?, ?, ?)",
-                &[batchset.into(), count(execution.mpl), count(execution.repetition), count(place)],
+            self.insert(
+                "execution",
+                &[
+                    // A plan's executions are of its batchsets.
+                    ("batchset", batchsets[&execution.batchset].into()),
+                    ("mpl", count(execution.mpl)),
+                    ("repetition", count(execution.repetition)),
+                    ("place", count(place)),
+                ],
             )?;
         }
         Ok(())
@@ -119,41 +113,22 @@ impl Store {
 
     fn machine(&mut self, machine: &Machine) -> Result<i64, StoreError> {
         let host = self.host().to_owned();
-        let values = [
-            host.as_str().into(),
-            machine.cpu.as_str().into(),
-            count(machine.cores),
-            count(machine.memory_mib),
-            machine.kernel.as_str().into(),
+        let row = [
+            ("host", host.as_str().into()),
+            ("cpu", machine.cpu.as_str().into()),
+            ("processors", count(machine.cores)),
+            ("memory_mib", count(machine.memory_mib)),
+            ("kernel", machine.kernel.as_str().into()),
         ];
-        let found = self.query(
-            "SELECT id FROM machine WHERE host = ? AND cpu = ? AND processors = ? AND \
-             memory_mib = ? AND kernel = ?",
-            &values,
-        )?;
-        if let Some(id) = found.int(0, 0) {
-            return Ok(id);
-        }
-        self.add(
-            "INSERT INTO machine (host, cpu, processors, memory_mib, kernel) \
-             VALUES (?, ?, ?, ?, ?)",
-            &values,
-        )
+        self.find_or_add("machine", &row)
     }
 
     pub(super) fn code(&mut self) -> Result<i64, StoreError> {
-        let values: [Value<'_>; 2] = [env!("CARGO_PKG_VERSION").into(), crate::BUILD.into()];
-        let found = self.query("SELECT id FROM code WHERE version = ? AND build = ?", &values)?;
-        if let Some(id) = found.int(0, 0) {
-            return Ok(id);
-        }
-        self.add("INSERT INTO code (version, build) VALUES (?, ?)", &values)
+        let (version, build) = (env!("CARGO_PKG_VERSION"), crate::BUILD);
+        self.find_or_add("code", &[("version", version.into()), ("build", build.into())])
     }
 
     /// A run's subject was started; the number of that.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn started(
         &mut self,
         run: i64,
@@ -163,25 +138,21 @@ impl Store {
         self.atomically(|store| {
             let (machine, code) = (store.machine(machine)?, store.code()?);
             store.add(
-                "INSERT INTO start (run, machine, code, version, settings, processors, began_us) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "start",
                 &[
-                    run.into(),
-                    machine.into(),
-                    code.into(),
-                    started.version.as_str().into(),
-                    json(&started.settings)?.into(),
-                    count(started.processors),
-                    store.now_us().into(),
+                    ("run", run.into()),
+                    ("machine", machine.into()),
+                    ("code", code.into()),
+                    ("version", started.version.as_str().into()),
+                    ("settings", json(&started.settings)?.into()),
+                    ("processors", count(started.processors)),
+                    ("began_us", store.now_us().into()),
                 ],
             )
         })
     }
 
     /// An execution is tried, once more if it was before.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn try_execution(
         &mut self,
         execution: i64,
@@ -190,19 +161,17 @@ impl Store {
     ) -> Result<Tried, StoreError> {
         let (began_us, began, ahead_us) = (self.now_us(), Instant::now(), self.ahead_us);
         self.atomically(|store| {
-            let before = store
-                .query("SELECT COUNT(*) FROM attempt WHERE execution = ?", &[execution.into()])?;
-            let number = before.int(0, 0).unwrap_or(0) + 1;
+            let before: i64 = store
+                .row("SELECT COUNT(*) FROM attempt WHERE execution = ?", &[execution.into()])?;
             let series = store.series(execution, start)?;
             let id = store.add(
-                "INSERT INTO attempt (execution, number, start, seed, began_us) \
-                 VALUES (?, ?, ?, ?, ?)",
+                "attempt",
                 &[
-                    execution.into(),
-                    number.into(),
-                    start.into(),
-                    Value::Int(seed.cast_signed()),
-                    began_us.into(),
+                    ("execution", execution.into()),
+                    ("number", (before + 1).into()),
+                    ("start", start.into()),
+                    ("seed", Value::Int(seed.cast_signed())),
+                    ("began_us", began_us.into()),
                 ],
             )?;
             Ok(Tried { id, execution, series, began_us, began, ahead_us })
@@ -213,42 +182,36 @@ impl Store {
     /// start's host. Where the batchset's last series is another host's, a new one begins, and the
     /// measurements of the one before no longer count.
     fn series(&mut self, execution: i64, start: i64) -> Result<i64, StoreError> {
-        let rows = self.query(
+        let (batchset, host): (i64, String) = self.row(
             "SELECT x.batchset, k.host FROM execution x, start s, machine k \
              WHERE k.id = s.machine AND x.id = ? AND s.id = ?",
             &[execution.into(), start.into()],
         )?;
-        let (batchset, host) = (int(&rows, 0, 0)?, text(&rows, 0, 1));
-        let last = self.query(
+        let series: Vec<(i64, i64, String)> = self.rows(
             "SELECT id, number, host FROM series WHERE batchset = ? ORDER BY number DESC LIMIT 1",
             &[batchset.into()],
         )?;
-        if last.text(0, 2) == Some(host.as_str()) {
-            return int(&last, 0, 0);
-        }
-        let number = last.int(0, 1).unwrap_or(0) + 1;
+        let number = match series.first() {
+            Some((id, _, last)) if *last == host => return Ok(*id),
+            Some((_, number, _)) => number + 1,
+            None => 1,
+        };
         self.add(
-            "INSERT INTO series (batchset, number, host) VALUES (?, ?, ?)",
-            &[batchset.into(), number.into(), host.as_str().into()],
+            "series",
+            &[
+                ("batchset", batchset.into()),
+                ("number", number.into()),
+                ("host", host.as_str().into()),
+            ],
         )
     }
 
     /// An attempt failed.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn failed(&mut self, tried: Tried, reason: &str) -> Result<(), StoreError> {
-        self.execute(
-            "INSERT INTO failure (attempt, reason) VALUES (?, ?)",
-            &[tried.id.into(), reason.into()],
-        )?;
-        Ok(())
+        self.insert("failure", &[("attempt", tried.id.into()), ("reason", reason.into())])
     }
 
     /// An attempt succeeded, and its execution is done.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn measured(&mut self, tried: Tried, measured: &Measured) -> Result<(), StoreError> {
         self.atomically(|store| {
             store.add_measurement(tried, measured)?;
@@ -263,9 +226,14 @@ impl Store {
             let waited_ms = Some(load.records_waited_ms).filter(|&ms| ms > 0);
             let records = waited_ms.map(|ms| ("records", "ms waited", ms));
             for (kind, what, times) in errors.chain(conflicts).chain(others).chain(records) {
-                store.execute(
-                    "INSERT INTO trouble (attempt, kind, what, times) VALUES (?, ?, ?, ?)",
-                    &[tried.id.into(), kind.into(), what.into(), count(times)],
+                store.insert(
+                    "trouble",
+                    &[
+                        ("attempt", tried.id.into()),
+                        ("kind", kind.into()),
+                        ("what", what.into()),
+                        ("times", count(times)),
+                    ],
                 )?;
             }
             Ok(())
@@ -274,88 +242,62 @@ impl Store {
 
     fn add_measurement(&mut self, tried: Tried, measured: &Measured) -> Result<(), StoreError> {
         let load = &measured.load;
-        let latency = load.latency;
-        self.execute(
-            "INSERT INTO measurement_taken (attempt, execution, series, ended_us, connect_s, \
-             seconds, clients, transactions, tps, mean_ms, p50_ms, p95_ms, p99_ms, max_ms, \
-             retries, stragglers, overdue, connection_losses, client_cpu_us, client_core_share, \
-             subject_cpu_us, subject_core_share, processors, other_executors, report) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            &[
-                tried.id.into(),
-                tried.execution.into(),
-                tried.series.into(),
-                self.end_us(tried).into(),
-                real(measured.connect_s),
-                real(load.seconds),
-                count(load.clients),
-                count(load.transactions),
-                real(load.tps),
-                real(latency.mean_ms),
-                real(latency.p50_ms),
-                real(latency.p95_ms),
-                real(latency.p99_ms),
-                real(latency.max_ms),
-                count(load.retries),
-                count(load.stragglers),
-                count(load.overdue),
-                count(load.connection_losses),
-                real(load.client_cpu_us),
-                real(load.client_core_share),
-                load.subject_cpu_us.map_or(Value::Null, real),
-                load.subject_core_share.map_or(Value::Null, real),
-                count(measured.processors),
-                count(measured.other_executors),
-                without_intervals(load)?.into(),
-            ],
-        )?;
-        Ok(())
+        let row = [
+            ("attempt", tried.id.into()),
+            ("execution", tried.execution.into()),
+            ("series", tried.series.into()),
+            ("ended_us", self.end_us(tried).into()),
+            ("connect_s", real(measured.connect_s)),
+            ("seconds", real(load.seconds)),
+            ("clients", count(load.clients)),
+            ("transactions", count(load.transactions)),
+            ("tps", real(load.tps)),
+            ("retries", count(load.retries)),
+            ("stragglers", count(load.stragglers)),
+            ("overdue", count(load.overdue)),
+            ("connection_losses", count(load.connection_losses)),
+            ("client_cpu_us", real(load.client_cpu_us)),
+            ("client_core_share", real(load.client_core_share)),
+            ("subject_cpu_us", load.subject_cpu_us.map_or(Value::Null, real)),
+            ("subject_core_share", load.subject_core_share.map_or(Value::Null, real)),
+            ("processors", count(measured.processors)),
+            ("other_executors", count(measured.other_executors)),
+            ("report", without_intervals(load)?.into()),
+        ];
+        self.insert("measurement_taken", &[&row[..], &latency(&load.latency)].concat())
     }
 
     /// The moment at which an attempt ends now. The clock may have been set since it began, and no
     /// execution ends before its begin.
     fn end_us(&self, tried: Tried) -> i64 {
-        let elapsed_us = i64::try_from(tried.began.elapsed().as_micros()).unwrap_or(i64::MAX);
-        let passed_us = self.ahead_us.saturating_sub(tried.ahead_us);
         // At least one tick, as everywhere else: begin and end are two moments.
-        let length_us = elapsed_us.saturating_add(passed_us).max(1);
-        tried.began_us.saturating_add(length_us)
+        let passed_us = micros(tried.began.elapsed()) + self.ahead_us - tried.ahead_us;
+        tried.began_us + passed_us.max(1)
     }
 
     fn add_kind(&mut self, tried: Tried, kind: &KindReport) -> Result<(), StoreError> {
-        let latency = kind.latency;
-        self.execute(
-            "INSERT INTO kind (attempt, workload, kind, committed, rolled_back, mean_ms, p50_ms, \
-             p95_ms, p99_ms, max_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            &[
-                tried.id.into(),
-                kind.workload.into(),
-                kind.kind.into(),
-                count(kind.committed),
-                count(kind.rolled_back),
-                real(latency.mean_ms),
-                real(latency.p50_ms),
-                real(latency.p95_ms),
-                real(latency.p99_ms),
-                real(latency.max_ms),
-            ],
-        )?;
-        Ok(())
+        let row = [
+            ("attempt", tried.id.into()),
+            ("workload", kind.workload.into()),
+            ("kind", kind.kind.into()),
+            ("committed", count(kind.committed)),
+            ("rolled_back", count(kind.rolled_back)),
+        ];
+        self.insert("kind", &[&row[..], &latency(&kind.latency)].concat())
     }
 
     fn add_intervals(&mut self, tried: Tried, load: &LoadReport) -> Result<(), StoreError> {
         for (number, interval) in (1_i64..).zip(&load.intervals) {
-            self.execute(
-                "INSERT INTO interval_seen (attempt, number, until_s, transactions, mean_ms, \
-                 p99_ms, histogram) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            self.insert(
+                "interval_seen",
                 &[
-                    tried.id.into(),
-                    number.into(),
-                    real(interval.until_s),
-                    count(interval.transactions),
-                    real(interval.latency.mean_ms),
-                    real(interval.latency.p99_ms),
-                    json(&interval.histogram)?.into(),
+                    ("attempt", tried.id.into()),
+                    ("number", number.into()),
+                    ("until_s", real(interval.until_s)),
+                    ("transactions", count(interval.transactions)),
+                    ("mean_ms", real(interval.latency.mean_ms)),
+                    ("p99_ms", real(interval.latency.p99_ms)),
+                    ("histogram", json(&interval.histogram)?.into()),
                 ],
             )?;
             for kind in &interval.kinds {
@@ -371,26 +313,21 @@ impl Store {
         number: i64,
         kind: &IntervalKind,
     ) -> Result<(), StoreError> {
-        self.execute(
-            "INSERT INTO interval_kind (attempt, number, workload, kind, transactions, mean_ms, \
-             p99_ms) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        self.insert(
+            "interval_kind",
             &[
-                tried.id.into(),
-                number.into(),
-                kind.workload.into(),
-                kind.kind.into(),
-                count(kind.transactions),
-                real(kind.mean_ms),
-                real(kind.p99_ms),
+                ("attempt", tried.id.into()),
+                ("number", number.into()),
+                ("workload", kind.workload.into()),
+                ("kind", kind.kind.into()),
+                ("transactions", count(kind.transactions)),
+                ("mean_ms", real(kind.mean_ms)),
+                ("p99_ms", real(kind.p99_ms)),
             ],
-        )?;
-        Ok(())
+        )
     }
 
     /// The conditions of a batchset's tables after its executions.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn checked(
         &mut self,
         start: i64,
@@ -400,10 +337,14 @@ impl Store {
         self.atomically(|store| {
             for condition in conditions {
                 let violation = condition.violation.as_deref().map_or(Value::Null, Into::into);
-                store.execute(
-                    "INSERT INTO consistency (start, batchset, condition, violation) \
-                     VALUES (?, ?, ?, ?)",
-                    &[start.into(), batchset.into(), condition.name.into(), violation],
+                store.insert(
+                    "consistency",
+                    &[
+                        ("start", start.into()),
+                        ("batchset", batchset.into()),
+                        ("condition", condition.name.into()),
+                        ("violation", violation),
+                    ],
                 )?;
             }
             Ok(())
@@ -413,8 +354,8 @@ impl Store {
 
 /// What the clients saw, but for the intervals, which have rows of their own.
 fn without_intervals(load: &LoadReport) -> Result<String, StoreError> {
-    let mut report =
-        serde_json::to_value(load).map_err(|error| StoreError::Damaged(error.to_string()))?;
+    let report = serde_json::to_value(load);
+    let mut report = report.map_err(|source| StoreError::Json { what: "a report", source })?;
     if let Some(report) = report.as_object_mut() {
         report.remove("intervals");
     }
@@ -427,9 +368,19 @@ pub(super) fn times_s(experiment: &Experiment) -> [f64; 5] {
     [ctl, warmup, pause, connect, interval].map(std::time::Duration::as_secs_f64)
 }
 
-/// The key of an execution in a plan, which has a row of its own in the store.
-pub(super) type Place = Execution;
+/// The columns of a latency.
+pub(super) fn latency(latency: &Latency) -> [(&'static str, Value<'static>); 5] {
+    let Latency { mean_ms, p50_ms, p95_ms, p99_ms, max_ms } = *latency;
+    [
+        ("mean_ms", real(mean_ms)),
+        ("p50_ms", real(p50_ms)),
+        ("p95_ms", real(p95_ms)),
+        ("p99_ms", real(p99_ms)),
+        ("max_ms", real(max_ms)),
+    ]
+}
 
 pub(super) fn json(value: &impl serde::Serialize) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(|error| StoreError::Damaged(error.to_string()))
+    let text = serde_json::to_string(value);
+    text.map_err(|source| StoreError::Json { what: "what is to be written", source })
 }

@@ -20,12 +20,10 @@ use super::PROTOCOL;
 use super::check::{Check, CheckPlace, Class};
 use super::host;
 use super::index::Counts;
-use super::steps::{CheckCount, Report, Step};
+use super::steps::{CheckCount, Step, TapReport};
 
-/// One number of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// The step that counted.
     pub step: Step,
     /// What was counted: a check's name, or what a step drops for.
     pub name: &'static str,
@@ -46,19 +44,16 @@ pub struct Count {
 /// What was dropped for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// In which step.
     pub step: Step,
     /// For what: the name of the check that an execution violates, or of the step's count.
     pub name: &'static str,
     /// An execution, or a batchset instance with all that was left of it.
     pub place: CheckPlace,
-    /// What was wrong, in words.
     pub why: String,
 }
 
 impl Step {
     /// What it drops for, or counts.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Step::Execution => "executed",
@@ -79,11 +74,10 @@ impl Step {
     }
 }
 
-impl Report {
+impl TapReport {
     /// All numbers of the report, in the order of the steps.
-    #[must_use]
     pub fn counts(&self) -> Vec<Count> {
-        let executed = self.steps.first().map(|step| step.before).unwrap_or_default();
+        let executed = self.steps[0].before;
         let mut counts = Vec::from(by_level(Step::Execution, self.planned, executed));
         counts.extend(self.check_counts());
         let dropping = self.steps.iter().filter(|counts| counts.step.drops());
@@ -116,7 +110,7 @@ impl Report {
             )
         };
         let mut counts: Vec<Count> = self.checks.iter().map(count).collect();
-        let executed = self.steps.first().map_or(0, |step| step.before.executions);
+        let executed = self.steps[0].before.executions;
         counts.push(Count {
             name: "unjudged_atpt",
             ..plain(Step::Checks, "execution", executed, self.unjudged_atpt)
@@ -136,7 +130,6 @@ impl Report {
 
     /// All that was dropped, in the order of the steps. An execution that violates several checks
     /// is there once for each.
-    #[must_use]
     pub fn dropped(&self) -> Vec<Dropped> {
         let is_faulty = |place: CheckPlace| match place {
             CheckPlace::Execution(key) => self.dropped_executions.binary_search(&key).is_ok(),

@@ -47,7 +47,7 @@
 
 use super::check::{Check, CheckPlace, Violation};
 use super::data::BatchExecution;
-use super::index::{Batch, Batchset, Index};
+use super::index::{BatchRows, BatchsetRows, RowIndex};
 
 /// Spreads that an execution may deviate from the centre of its batch.
 pub const THRESHOLD: f64 = 3.5;
@@ -62,7 +62,7 @@ pub const EXECUTIONS_MIN: usize = 3;
 const NORMAL: f64 = 1.482_6;
 
 /// A batch as this check sees it.
-struct Sample<'a> {
+struct TimedBatch<'a> {
     executions: Vec<(&'a BatchExecution, f64)>,
     /// The median of the logarithms.
     centre: f64,
@@ -71,32 +71,36 @@ struct Sample<'a> {
 }
 
 /// Check 8.
-pub(super) fn abnormal_atpt(index: &Index<'_>) -> Vec<Violation> {
+pub(super) fn abnormal_atpt(index: &RowIndex<'_>) -> Vec<Violation> {
     index.batchsets.values().flat_map(in_batchset).collect()
 }
 
 /// How many executions with completed transactions are in batches too small to be judged.
-pub(super) fn unjudged(index: &Index<'_>) -> usize {
+pub(super) fn unjudged(index: &RowIndex<'_>) -> usize {
     let batches = index.batchsets.values().flat_map(|batchset| batchset.batches.values());
     let timed = batches.map(|batch| timed(batch).count());
     timed.filter(|&count| count < EXECUTIONS_MIN).sum()
 }
 
-fn in_batchset(batchset: &Batchset<'_>) -> Vec<Violation> {
-    let samples: Vec<Sample<'_>> = batchset.batches.values().filter_map(Sample::new).collect();
-    let mut together: Vec<f64> = samples.iter().flat_map(Sample::free_deviations).collect();
+fn in_batchset(batchset: &BatchsetRows<'_>) -> Vec<Violation> {
+    let samples: Vec<TimedBatch<'_>> =
+        batchset.batches.values().filter_map(TimedBatch::new).collect();
+    if samples.is_empty() {
+        return Vec::new();
+    }
+    let mut together: Vec<f64> = samples.iter().flat_map(TimedBatch::free_deviations).collect();
     together.sort_by(f64::total_cmp);
     let common = lower_median(&together);
     samples.iter().flat_map(|sample| sample.violations(common)).collect()
 }
 
 /// The executions that have an ATPT.
-fn timed<'a>(batch: &Batch<'a>) -> impl Iterator<Item = (&'a BatchExecution, f64)> {
+fn timed<'a>(batch: &BatchRows<'a>) -> impl Iterator<Item = (&'a BatchExecution, f64)> {
     batch.values().filter_map(|&execution| Some((execution, execution.atpt_s?.ln())))
 }
 
-impl<'a> Sample<'a> {
-    fn new(batch: &Batch<'a>) -> Option<Sample<'a>> {
+impl<'a> TimedBatch<'a> {
+    fn new(batch: &BatchRows<'a>) -> Option<TimedBatch<'a>> {
         let executions: Vec<(&BatchExecution, f64)> = timed(batch).collect();
         if executions.len() < EXECUTIONS_MIN {
             return None;
@@ -105,7 +109,7 @@ impl<'a> Sample<'a> {
         let mut deviations: Vec<f64> =
             executions.iter().map(|(_, log)| (log - centre).abs()).collect();
         deviations.sort_by(f64::total_cmp);
-        Some(Sample { executions, centre, deviations })
+        Some(TimedBatch { executions, centre, deviations })
     }
 
     /// The deviations that could have been anything.
@@ -132,17 +136,16 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// The middle value, or the mean of the two; 0 for none.
+/// The middle value of some, or the mean of the two.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    let upper = values.get(values.len() / 2).copied().unwrap_or(0.0);
+    let upper = values[values.len() / 2];
     if values.len() % 2 == 1 { upper } else { f64::midpoint(lower_median(&values), upper) }
 }
 
-/// The middle value of ascending ones, or the lower of the two; 0 for none.
+/// The middle value of some ascending ones, or the lower of the two.
 fn lower_median(ascending: &[f64]) -> f64 {
-    let middle = ascending.len().saturating_sub(1) / 2;
-    ascending.get(middle).copied().unwrap_or(0.0)
+    ascending[(ascending.len() - 1) / 2]
 }
 
 #[cfg(test)]
@@ -176,7 +179,7 @@ mod tests {
     }
 
     fn places(data: &DataSet) -> Vec<(u32, u32)> {
-        let index = Index::new(data).expect("sound rows");
+        let index = RowIndex::new(data).expect("sound rows");
         let place = |violation: Violation| match violation.place {
             CheckPlace::Execution(key) => (key.mpl.get(), key.iteration),
             other => panic!("{other} is no execution"),
@@ -228,7 +231,7 @@ mod tests {
             }
         }
         // Two of MPL 200 are left; those of MPL 300 have no ATPT to judge.
-        assert_eq!(unjudged(&Index::new(&data).expect("sound rows")), 2);
+        assert_eq!(unjudged(&RowIndex::new(&data).expect("sound rows")), 2);
     }
 
     /// Lognormal times: a sum of twelve uniform draws is nearly normal. With a standard deviation

@@ -2,16 +2,16 @@
 
 use super::check::{Check, CheckPlace, Violation};
 use super::curve::{Rule, Transient};
-use super::index::{Batchset, Index};
+use super::index::{BatchsetRows, RowIndex};
 
 /// Check 9.
-pub(super) fn transient_thrashing(index: &Index<'_>, rule: Rule) -> Vec<Violation> {
+pub(super) fn transient_thrashing(index: &RowIndex<'_>, rule: Rule) -> Vec<Violation> {
     let batchsets = index.batchsets.values();
     batchsets.filter_map(|batchset| violation(batchset, rule)).collect()
 }
 
 /// What a batchset instance's throughput says against it, when its first fall did not last.
-pub(super) fn violation(batchset: &Batchset<'_>, rule: Rule) -> Option<Violation> {
+pub(super) fn violation(batchset: &BatchsetRows<'_>, rule: Rule) -> Option<Violation> {
     let Transient { from, to, recovery } = rule.transient(&batchset.curve()?)?;
     Some(Violation {
         check: Check::TransientThrashing,

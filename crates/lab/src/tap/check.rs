@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Serialize;
 
 use super::curve::Rule;
-use super::data::{BatchExecution, BatchKey, BatchsetKey, ExecutionKey, Plan};
-use super::index::Index;
+use super::data::{BatchExecution, BatchKey, BatchsetKey, ExecutionKey, RunDesign};
+use super::index::RowIndex;
 use super::{atpt, batchset, execution, experiment, host, steady};
 
 /// A sanity check of Step 1. Tables 5 to 7 of the study number the first nine so; its text
@@ -53,7 +53,6 @@ pub enum Class {
 }
 
 impl Check {
-    /// All checks, by number.
     pub const ALL: [Check; 11] = [
         Check::MissingBatches,
         Check::ProcessorConfiguration,
@@ -69,13 +68,10 @@ impl Check {
     ];
 
     /// Its number: the study's, or 10.
-    #[must_use]
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// What it counts.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Check::MissingBatches => "missing batches",
@@ -93,7 +89,6 @@ impl Check {
     }
 
     /// The same as a word that programs look for, which never changes.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Check::MissingBatches => "missing_batches",
@@ -111,7 +106,6 @@ impl Check {
     }
 
     /// What it is about: the study's table that it is in.
-    #[must_use]
     pub const fn class(self) -> Class {
         match self {
             Check::MissingBatches
@@ -129,7 +123,7 @@ impl Check {
     }
 
     /// The violations among all rows, by place.
-    pub(super) fn violations(self, index: &Index<'_>, rule: Rule) -> Vec<Violation> {
+    pub(super) fn violations(self, index: &RowIndex<'_>, rule: Rule) -> Vec<Violation> {
         match self {
             Check::MissingBatches => experiment::missing_batches(index),
             Check::ProcessorConfiguration => experiment::processor_configuration(index),
@@ -146,21 +140,16 @@ impl Check {
     }
 }
 
-/// Where a violation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(untagged)]
 pub enum CheckPlace {
-    /// A batchset instance.
     Batchset(BatchsetKey),
-    /// A batch instance.
     Batch(BatchKey),
-    /// A batch execution.
     Execution(ExecutionKey),
 }
 
 impl CheckPlace {
     /// The batchset instance it is in.
-    #[must_use]
     pub fn in_batchset(self) -> BatchsetKey {
         match self {
             CheckPlace::Batchset(key) => key,
@@ -183,7 +172,6 @@ impl fmt::Display for CheckPlace {
 /// One violation of a check. Displayed, it is a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Violation {
-    /// The check.
     pub check: Check,
     /// The batchset, batch or execution in which it was found.
     pub place: CheckPlace,
@@ -194,8 +182,6 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// What is wrong, without where.
-    #[must_use]
     pub fn reason(&self) -> String {
         format!("{}, but should be {}", self.observed, self.expected)
     }
@@ -211,8 +197,8 @@ impl fmt::Display for Violation {
 /// and what it expected.
 pub(super) fn of_executions(
     check: Check,
-    index: &Index<'_>,
-    judge: impl Fn(&Plan, &BatchExecution) -> Option<(String, String)>,
+    index: &RowIndex<'_>,
+    judge: impl Fn(&RunDesign, &BatchExecution) -> Option<(String, String)>,
 ) -> Vec<Violation> {
     let mut found = Vec::new();
     for batchset in index.batchsets.values() {

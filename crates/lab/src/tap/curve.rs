@@ -56,21 +56,16 @@ use std::ops::Bound;
 use serde::{Deserialize, Serialize};
 use tidegate_control::Mpl;
 
-/// Throughput against MPL.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Curve {
+pub struct ThroughputCurve {
     /// Transactions per second at each planned MPL; `None` where there was no measurement.
     points: BTreeMap<Mpl, Option<f64>>,
-    /// The highest MPL measured.
     highest: Mpl,
 }
 
-/// One point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Level {
-    /// The multiprogramming level.
     pub mpl: Mpl,
-    /// Completed transactions per second there.
     pub tps: f64,
 }
 
@@ -129,7 +124,6 @@ pub struct Transient {
     pub recovery: Level,
 }
 
-/// A sharp fall.
 #[derive(Clone, Copy, Debug)]
 struct Fall {
     from: Level,
@@ -137,16 +131,15 @@ struct Fall {
     recovery: Option<Level>,
 }
 
-impl Curve {
+impl ThroughputCurve {
     /// The curve through these points, each a planned MPL and its throughput in transactions per
     /// second, in any order; `None` when nothing was measured.
-    pub fn new(points: impl IntoIterator<Item = (Mpl, Option<f64>)>) -> Option<Curve> {
+    pub fn new(points: impl IntoIterator<Item = (Mpl, Option<f64>)>) -> Option<ThroughputCurve> {
         let points: BTreeMap<Mpl, Option<f64>> = points.into_iter().collect();
         let highest = *points.iter().rfind(|(_, tps)| tps.is_some())?.0;
-        Some(Curve { points, highest })
+        Some(ThroughputCurve { points, highest })
     }
 
-    /// The points measured, by MPL.
     fn measured(&self) -> Vec<Level> {
         let level = |(&mpl, &tps): (&Mpl, &Option<f64>)| tps.map(|tps| Level { mpl, tps });
         self.points.iter().filter_map(level).collect()
@@ -161,7 +154,6 @@ impl Curve {
 
 impl Rule {
     /// The name and version to keep beside a thrashing point.
-    #[must_use]
     pub const fn version(self) -> &'static str {
         match self {
             Rule::Equation1 => "equation-1 v1",
@@ -170,8 +162,7 @@ impl Rule {
     }
 
     /// The thrashing point of a curve.
-    #[must_use]
-    pub fn thrashing_point(self, curve: &Curve) -> ThrashingPoint {
+    pub fn thrashing_point(self, curve: &ThroughputCurve) -> ThrashingPoint {
         let lasting = self.falls(curve).into_iter().find(|fall| fall.recovery.is_none());
         let Some((mpl, next)) = lasting.map(|fall| (fall.from.mpl, fall.to.mpl)) else {
             return ThrashingPoint::Infinite { highest: curve.highest };
@@ -185,14 +176,13 @@ impl Rule {
     }
 
     /// The first sharp fall of a curve, when it did not last.
-    #[must_use]
-    pub fn transient(self, curve: &Curve) -> Option<Transient> {
+    pub fn transient(self, curve: &ThroughputCurve) -> Option<Transient> {
         let first = self.falls(curve).into_iter().next()?;
         let recovery = first.recovery?;
         Some(Transient { from: first.from, to: first.to, recovery })
     }
 
-    fn falls(self, curve: &Curve) -> Vec<Fall> {
+    fn falls(self, curve: &ThroughputCurve) -> Vec<Fall> {
         let levels = curve.measured();
         let mut falls = Vec::new();
         for (index, pair) in levels.windows(2).enumerate() {
@@ -216,7 +206,6 @@ impl Rule {
 
 impl ThrashingPoint {
     /// Whether there is a thrashing point at a known MPL, and not ∞.
-    #[must_use]
     pub const fn mpl(self) -> Option<Mpl> {
         match self {
             ThrashingPoint::At { mpl, .. } | ThrashingPoint::AtLowest { mpl, .. } => Some(mpl),
@@ -226,7 +215,6 @@ impl ThrashingPoint {
 
     /// The interval that holds it: from this MPL, to below that one. It has no beginning where
     /// throughput fell from the lowest MPL measured, and no end for ∞; it has one of the two.
-    #[must_use]
     pub const fn bounds(self) -> (Option<Mpl>, Option<Mpl>) {
         match self {
             ThrashingPoint::AtLowest { next, .. } => (None, Some(next)),
@@ -262,11 +250,11 @@ mod tests {
     }
 
     /// MPL 100, 200, …; a negative throughput is a missing one.
-    fn curve(tps: &[f64]) -> Curve {
+    fn curve(tps: &[f64]) -> ThroughputCurve {
         let points = (1..)
             .zip(tps)
             .map(|(step, &tps)| (mpl(100 * step), Some(tps).filter(|tps| *tps >= 0.0)));
-        Curve::new(points).expect("something was measured")
+        ThroughputCurve::new(points).expect("something was measured")
     }
 
     fn first(level: u32) -> ThrashingPoint {
@@ -393,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_curve_without_measurements_is_none() {
-        assert_eq!(Curve::new([(mpl(100), None)]), None);
-        assert_eq!(Curve::new([]), None);
+        assert_eq!(ThroughputCurve::new([(mpl(100), None)]), None);
+        assert_eq!(ThroughputCurve::new([]), None);
     }
 }

@@ -14,8 +14,7 @@ use tidegate_control::Mpl;
 /// All rows of the runs to analyse together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DataSet {
-    /// The runs.
-    pub runs: Vec<Run>,
+    pub runs: Vec<TapRun>,
     /// The batchset instances that were begun. One that is planned and has no row is missing.
     pub batchsets: Vec<BatchsetInstance>,
     /// The batch executions that ended. Of several attempts at one only that which
@@ -23,7 +22,6 @@ pub struct DataSet {
     pub executions: Vec<BatchExecution>,
 }
 
-/// Which run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunId(pub i64);
@@ -31,20 +29,17 @@ pub struct RunId(pub i64);
 /// A run: one subject in one configuration through all batchsets, on one machine unless it was
 /// resumed on another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// Its number.
+pub struct TapRun {
     pub id: RunId,
     /// The subject's name, as experiment files write it.
     pub subject: String,
-    /// The DBMS and its version.
     pub dbms: String,
-    /// What was to be done.
-    pub plan: Plan,
+    pub plan: RunDesign,
 }
 
 /// What a run is to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct RunDesign {
     /// How many batchsets; they are numbered from 1.
     pub batchsets: u32,
     /// The sizes of each batchset's batches.
@@ -61,34 +56,26 @@ pub struct Plan {
     pub connect_limit_s: f64,
 }
 
-/// Which batchset instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BatchsetKey {
-    /// The run.
     pub run: RunId,
     /// The batchset's number in the run's plan.
     pub batchset: u32,
 }
 
-/// Which batch instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BatchKey {
-    /// The run.
     pub run: RunId,
     /// The batchset's number in the run's plan.
     pub batchset: u32,
-    /// The batch's size.
     pub mpl: Mpl,
 }
 
-/// Which batch execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ExecutionKey {
-    /// The run.
     pub run: RunId,
     /// The batchset's number in the run's plan.
     pub batchset: u32,
-    /// The batch's size.
     pub mpl: Mpl,
     /// Which of the batch's executions, from 1.
     pub iteration: u32,
@@ -97,9 +84,7 @@ pub struct ExecutionKey {
 /// A batchset as one run executed it, a "trial".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BatchsetInstance {
-    /// Which one.
     pub key: BatchsetKey,
-    /// What was set.
     pub factors: Factors,
     /// The mean time that a client thinks between two transactions, in seconds. `None` where
     /// transactions come by a rate, so that clients say nothing of how many are inside.
@@ -125,7 +110,6 @@ pub struct Factors {
 /// One execution of a batch: that many clients for the length of the connection time limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BatchExecution {
-    /// Which one.
     pub key: ExecutionKey,
     /// The host that measured it, by name.
     pub host: String,
@@ -143,7 +127,6 @@ pub struct BatchExecution {
     pub seconds: f64,
     /// Clients that submitted transactions, each one at a time.
     pub clients: u32,
-    /// Transactions completed.
     pub transactions: u64,
     /// Transactions that failed: each lets its client begin the next, as a completed one does.
     pub errors: u64,
@@ -160,19 +143,16 @@ pub struct BatchExecution {
 impl BatchExecution {
     /// Whether it ends after its begin. Both are moments of the machine's clock, which somebody may
     /// have set in between.
-    #[must_use]
     pub fn ends_after_its_begin(&self) -> bool {
         self.began_s.is_finite() && self.ended_s.is_finite() && self.began_s < self.ended_s
     }
 
     /// Completed transactions per second, over the time that was really taken.
-    #[must_use]
     pub fn tps(&self) -> f64 {
         self.transactions as f64 / self.seconds
     }
 
     /// Transactions that ended per second, completed or failed.
-    #[must_use]
     pub fn ended_per_s(&self) -> f64 {
         (self.transactions + self.errors) as f64 / self.seconds
     }
@@ -181,7 +161,6 @@ impl BatchExecution {
     /// ended, where a client thinks so long between two; in seconds. `None` when none ended.
     ///
     /// Where the level is a limit, the system is what is behind it: at most so many are inside.
-    #[must_use]
     pub fn in_system_s(&self, think_s: f64, is_limit: bool) -> Option<f64> {
         let ended_per_s = self.ended_per_s();
         let cycle_s = |inside: u32| f64::from(inside) / ended_per_s;
@@ -192,8 +171,6 @@ impl BatchExecution {
 }
 
 impl BatchsetKey {
-    /// The batch of a size.
-    #[must_use]
     pub fn batch(self, mpl: Mpl) -> BatchKey {
         BatchKey { run: self.run, batchset: self.batchset, mpl }
     }
@@ -201,13 +178,10 @@ impl BatchsetKey {
 
 impl BatchKey {
     /// The batchset instance it belongs to.
-    #[must_use]
     pub fn in_batchset(self) -> BatchsetKey {
         BatchsetKey { run: self.run, batchset: self.batchset }
     }
 
-    /// One of its executions.
-    #[must_use]
     pub fn execution(self, iteration: u32) -> ExecutionKey {
         let BatchKey { run, batchset, mpl } = self;
         ExecutionKey { run, batchset, mpl, iteration }
@@ -216,13 +190,11 @@ impl BatchKey {
 
 impl ExecutionKey {
     /// The batch instance it belongs to.
-    #[must_use]
     pub fn in_batch(self) -> BatchKey {
         self.in_batchset().batch(self.mpl)
     }
 
     /// The batchset instance it belongs to.
-    #[must_use]
     pub fn in_batchset(self) -> BatchsetKey {
         BatchsetKey { run: self.run, batchset: self.batchset }
     }
@@ -255,41 +227,26 @@ impl fmt::Display for ExecutionKey {
 /// Why rows cannot be analysed: they contradict each other, so that any count would be a guess.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum DataError {
-    /// Two runs have one number.
     #[error("run {0} is there twice")]
     SameRun(RunId),
-    /// A batchset instance has two rows.
     #[error("{0} is there twice")]
     SameBatchset(BatchsetKey),
-    /// A batch execution has two rows.
     #[error("{0} is there twice: give the attempt that counts")]
     SameExecution(ExecutionKey),
-    /// A run's plan cannot be.
     #[error("run {run}: {what}")]
     Plan {
-        /// The run.
         run: RunId,
         /// What is wrong with its plan.
         what: &'static str,
     },
-    /// A batchset instance of no run.
     #[error("{0}: there is no such run")]
     NoRun(BatchsetKey),
-    /// A batch execution of no batchset instance.
     #[error("{0}: there is no such batchset instance")]
     NoBatchset(ExecutionKey),
-    /// A batchset that the run's plan does not have.
     #[error("{0} is not in the run's plan")]
     UnplannedBatchset(BatchsetKey),
-    /// A batch execution that the run's plan does not have.
     #[error("{0} is not in the run's plan")]
     UnplannedExecution(ExecutionKey),
-    /// A batch execution that cannot have been.
     #[error("{key}: {what}")]
-    Execution {
-        /// Which one.
-        key: ExecutionKey,
-        /// What is wrong with it.
-        what: &'static str,
-    },
+    Execution { key: ExecutionKey, what: &'static str },
 }

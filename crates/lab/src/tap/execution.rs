@@ -19,8 +19,8 @@
 //!   this check.
 
 use super::check::{Check, Violation, of_executions};
-use super::data::{BatchExecution, Plan};
-use super::index::Index;
+use super::data::{BatchExecution, RunDesign};
+use super::index::RowIndex;
 
 /// How far from the connection time limit an execution may end, as a share of the limit.
 pub const TOLERANCE_SHARE: f64 = 0.01;
@@ -29,7 +29,7 @@ pub const TOLERANCE_SHARE: f64 = 0.01;
 pub const TOLERANCE_MIN_S: f64 = 0.1;
 
 /// Check 6.
-pub(super) fn zero_tps(index: &Index<'_>) -> Vec<Violation> {
+pub(super) fn zero_tps(index: &RowIndex<'_>) -> Vec<Violation> {
     of_executions(Check::ZeroTps, index, |plan, execution| {
         let is_start = plan.mpls.first() == Some(&execution.key.mpl);
         let is_violation = is_start && execution.transactions == 0;
@@ -38,7 +38,7 @@ pub(super) fn zero_tps(index: &Index<'_>) -> Vec<Violation> {
 }
 
 /// Check 7.
-pub(super) fn connection_time_limit(index: &Index<'_>) -> Vec<Violation> {
+pub(super) fn connection_time_limit(index: &RowIndex<'_>) -> Vec<Violation> {
     of_executions(Check::ConnectionTimeLimit, index, |plan, execution| {
         clock(execution).or_else(|| length(plan, execution)).or_else(|| connecting(plan, execution))
     })
@@ -51,7 +51,7 @@ fn clock(execution: &BatchExecution) -> Option<(String, String)> {
     })
 }
 
-fn length(plan: &Plan, execution: &BatchExecution) -> Option<(String, String)> {
+fn length(plan: &RunDesign, execution: &BatchExecution) -> Option<(String, String)> {
     let tolerance_s = TOLERANCE_MIN_S.max(TOLERANCE_SHARE * plan.ctl_s);
     let seconds = execution.seconds;
     let is_violation = (seconds - plan.ctl_s).abs() > tolerance_s;
@@ -61,7 +61,7 @@ fn length(plan: &Plan, execution: &BatchExecution) -> Option<(String, String)> {
     })
 }
 
-fn connecting(plan: &Plan, execution: &BatchExecution) -> Option<(String, String)> {
+fn connecting(plan: &RunDesign, execution: &BatchExecution) -> Option<(String, String)> {
     let is_violation = !(0.0..=plan.connect_limit_s).contains(&execution.connect_s);
     is_violation.then(|| {
         let expected = format!("{} s at most", plan.connect_limit_s);
@@ -96,7 +96,7 @@ mod tests {
             let execution = &mut data.executions[0];
             execution.seconds = seconds;
             execution.connect_s = connect_s;
-            let index = Index::new(&data).expect("sound rows");
+            let index = RowIndex::new(&data).expect("sound rows");
             let found = connection_time_limit(&index);
             assert_eq!(found.len(), usize::from(is_violation), "{ctl_s} {seconds} {connect_s}");
         }
@@ -108,7 +108,7 @@ mod tests {
         for execution in &mut data.executions {
             (execution.transactions, execution.atpt_s) = (0, None);
         }
-        let index = Index::new(&data).expect("sound rows");
+        let index = RowIndex::new(&data).expect("sound rows");
         let found = zero_tps(&index);
         let at_start = data.executions.iter().filter(|row| row.key.mpl.get() == 100).count();
         assert_eq!(found.len(), at_start);

@@ -20,13 +20,13 @@ use std::collections::BTreeMap;
 
 use super::check::{Check, CheckPlace, Violation, of_executions};
 use super::data::{BatchExecution, BatchsetKey, ExecutionKey};
-use super::index::Index;
+use super::index::RowIndex;
 
 /// Two executions that overlap by no more than this, in seconds, do so by rounding.
 pub const OVERLAP_S: f64 = 0.001;
 
 /// Check 1.
-pub(super) fn missing_batches(index: &Index<'_>) -> Vec<Violation> {
+pub(super) fn missing_batches(index: &RowIndex<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for run in index.runs.values() {
         for number in 1..=run.plan.batchsets {
@@ -46,7 +46,7 @@ pub(super) fn missing_batches(index: &Index<'_>) -> Vec<Violation> {
 }
 
 /// Check 2.
-pub(super) fn processor_configuration(index: &Index<'_>) -> Vec<Violation> {
+pub(super) fn processor_configuration(index: &RowIndex<'_>) -> Vec<Violation> {
     of_executions(Check::ProcessorConfiguration, index, |plan, execution| {
         let (seen, planned) = (execution.num_procs, plan.num_procs);
         (seen != planned).then(|| (format!("numProcs is {seen}"), planned.to_string()))
@@ -54,7 +54,7 @@ pub(super) fn processor_configuration(index: &Index<'_>) -> Vec<Violation> {
 }
 
 /// Check 3.
-pub(super) fn missed_executions(index: &Index<'_>) -> Vec<Violation> {
+pub(super) fn missed_executions(index: &RowIndex<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (key, batchset) in &index.batchsets {
         let planned = batchset.run.plan.executions;
@@ -72,7 +72,7 @@ pub(super) fn missed_executions(index: &Index<'_>) -> Vec<Violation> {
 }
 
 /// Check 4.
-pub(super) fn other_executors(index: &Index<'_>) -> Vec<Violation> {
+pub(super) fn other_executors(index: &RowIndex<'_>) -> Vec<Violation> {
     let overlaps = overlaps(index);
     of_executions(Check::OtherExecutors, index, |_, execution| {
         let seen = execution.other_executors;
@@ -86,7 +86,7 @@ pub(super) fn other_executors(index: &Index<'_>) -> Vec<Violation> {
 }
 
 /// Check 5.
-pub(super) fn other_dbms_processes(index: &Index<'_>) -> Vec<Violation> {
+pub(super) fn other_dbms_processes(index: &RowIndex<'_>) -> Vec<Violation> {
     of_executions(Check::OtherDbmsProcesses, index, |_, execution| {
         let others = &execution.other_dbms;
         let observed = || format!("processes of {} on the machine", others.join(", "));
@@ -95,7 +95,7 @@ pub(super) fn other_dbms_processes(index: &Index<'_>) -> Vec<Violation> {
 }
 
 /// Each execution that ran at the same time as another on its machine, with one such other.
-fn overlaps(index: &Index<'_>) -> BTreeMap<ExecutionKey, ExecutionKey> {
+fn overlaps(index: &RowIndex<'_>) -> BTreeMap<ExecutionKey, ExecutionKey> {
     let mut machines: BTreeMap<&str, Vec<&BatchExecution>> = BTreeMap::new();
     for batchset in index.batchsets.values() {
         let placed = batchset.executions().filter(|execution| execution.ends_after_its_begin());
@@ -137,7 +137,7 @@ mod tests {
             (execution.began_s, execution.ended_s) = (began_s, ended_s);
         }
         let others = |data: &crate::tap::DataSet| {
-            let index = Index::new(data).expect("sound rows");
+            let index = RowIndex::new(data).expect("sound rows");
             let found = overlaps(&index);
             data.executions.iter().map(|row| found.get(&row.key).copied()).collect::<Vec<_>>()
         };
@@ -154,11 +154,11 @@ mod tests {
     #[test]
     fn executions_at_the_same_time_on_two_machines_are_none() {
         let mut data = small(2);
-        let index = Index::new(&data).expect("sound rows");
+        let index = RowIndex::new(&data).expect("sound rows");
         assert_eq!(other_executors(&index), []);
         let machine = data.executions[0].machine.clone();
         data.executions.iter_mut().for_each(|row| row.machine.clone_from(&machine));
-        let index = Index::new(&data).expect("sound rows");
+        let index = RowIndex::new(&data).expect("sound rows");
         assert_eq!(other_executors(&index).len(), data.executions.len());
     }
 
@@ -169,7 +169,7 @@ mod tests {
         data.executions.retain(|row| {
             row.key.in_batch() != gone && (row.key.in_batch() != poor || row.key.iteration == 2)
         });
-        let index = Index::new(&data).expect("sound rows");
+        let index = RowIndex::new(&data).expect("sound rows");
         let places = |found: Vec<Violation>| {
             found.into_iter().map(|violation| violation.place).collect::<Vec<_>>()
         };
@@ -183,7 +183,7 @@ mod tests {
         let mut data = small(1);
         data.executions[0].num_procs = 1;
         data.executions[1].other_dbms = vec!["mariadbd".into(), "postgres".into()];
-        let index = Index::new(&data).expect("sound rows");
+        let index = RowIndex::new(&data).expect("sound rows");
         let sentences =
             |found: Vec<Violation>| found.iter().map(Violation::to_string).collect::<Vec<_>>();
         assert_eq!(

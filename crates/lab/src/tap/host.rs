@@ -30,7 +30,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::check::{Check, CheckPlace, Violation};
-use super::index::{Batchset, Index};
+use super::index::{BatchsetRows, RowIndex};
 
 /// A factor whose levels cannot all be told from the hosts. Displayed, it is a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,7 +44,6 @@ pub struct Confounded {
 /// Levels of a factor, and all hosts that measured any of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// The levels.
     pub levels: BTreeSet<String>,
     /// The hosts, which measured no other level.
     pub hosts: BTreeSet<String>,
@@ -64,7 +63,7 @@ impl fmt::Display for Confounded {
 }
 
 /// Check 11.
-pub(super) fn several_hosts(index: &Index<'_>) -> Vec<Violation> {
+pub(super) fn several_hosts(index: &RowIndex<'_>) -> Vec<Violation> {
     let found = index.batchsets.values().filter_map(|batchset| {
         let hosts = hosts_of(batchset);
         let names: Vec<&str> = hosts.iter().copied().collect();
@@ -79,11 +78,11 @@ pub(super) fn several_hosts(index: &Index<'_>) -> Vec<Violation> {
 }
 
 /// Returns all hosts that measured something.
-pub(super) fn hosts(index: &Index<'_>) -> BTreeSet<String> {
+pub(super) fn hosts(index: &RowIndex<'_>) -> BTreeSet<String> {
     index.batchsets.values().flat_map(hosts_of).map(str::to_owned).collect()
 }
 
-fn hosts_of<'a>(batchset: &Batchset<'a>) -> BTreeSet<&'a str> {
+fn hosts_of<'a>(batchset: &BatchsetRows<'a>) -> BTreeSet<&'a str> {
     batchset.executions().map(|execution| execution.host.as_str()).collect()
 }
 
@@ -92,11 +91,11 @@ pub(super) const FACTORS: [&str; 6] =
     ["subject", "processors", "primary_key", "mode", "sf_percent", "rose_percent"];
 
 /// Returns the factors that are confounded with the hosts.
-pub(super) fn confounded(index: &Index<'_>) -> Vec<Confounded> {
+pub(super) fn confounded(index: &RowIndex<'_>) -> Vec<Confounded> {
     FACTORS.into_iter().filter_map(|factor| of_factor(index, factor)).collect()
 }
 
-fn of_factor(index: &Index<'_>, factor: &'static str) -> Option<Confounded> {
+fn of_factor(index: &RowIndex<'_>, factor: &'static str) -> Option<Confounded> {
     let mut by_level: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for batchset in index.batchsets.values() {
         let hosts = hosts_of(batchset).into_iter().map(str::to_owned);
@@ -117,7 +116,7 @@ fn of_factor(index: &Index<'_>, factor: &'static str) -> Option<Confounded> {
     (groups.len() > 1).then_some(Confounded { factor, groups })
 }
 
-fn level(batchset: &Batchset<'_>, factor: &str) -> String {
+fn level(batchset: &BatchsetRows<'_>, factor: &str) -> String {
     let factors = &batchset.row.factors;
     match factor {
         "subject" => batchset.run.subject.clone(),
@@ -136,7 +135,7 @@ mod tests {
     use super::*;
 
     fn sentences(data: &DataSet) -> Vec<String> {
-        let index = Index::new(data).expect("sound rows");
+        let index = RowIndex::new(data).expect("sound rows");
         confounded(&index).iter().map(ToString::to_string).collect()
     }
 

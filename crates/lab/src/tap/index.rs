@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use tidegate_control::Mpl;
 
-use super::curve::Curve;
+use super::curve::ThroughputCurve;
 use super::data::{
-    BatchExecution, BatchsetInstance, BatchsetKey, DataError, DataSet, ExecutionKey, Plan, Run,
-    RunId,
+    BatchExecution, BatchsetInstance, BatchsetKey, DataError, DataSet, ExecutionKey, RunDesign,
+    RunId, TapRun,
 };
 
 /// How much there is at each level of the hierarchy (Fig. 5). A batch or batchset instance counts
@@ -24,27 +24,26 @@ pub struct Counts {
 }
 
 /// The executions of a batch, by iteration; never empty.
-pub(super) type Batch<'a> = BTreeMap<u32, &'a BatchExecution>;
+pub(super) type BatchRows<'a> = BTreeMap<u32, &'a BatchExecution>;
 
 /// A batchset instance that has executions.
 #[derive(Clone, Debug)]
-pub(super) struct Batchset<'a> {
-    pub run: &'a Run,
+pub(super) struct BatchsetRows<'a> {
+    pub run: &'a TapRun,
     pub row: &'a BatchsetInstance,
     /// The batches that have executions.
-    pub batches: BTreeMap<Mpl, Batch<'a>>,
+    pub batches: BTreeMap<Mpl, BatchRows<'a>>,
 }
 
-/// All rows.
 #[derive(Clone, Debug)]
-pub(super) struct Index<'a> {
-    pub runs: BTreeMap<RunId, &'a Run>,
+pub(super) struct RowIndex<'a> {
+    pub runs: BTreeMap<RunId, &'a TapRun>,
     /// The batchset instances that have executions.
-    pub batchsets: BTreeMap<BatchsetKey, Batchset<'a>>,
+    pub batchsets: BTreeMap<BatchsetKey, BatchsetRows<'a>>,
 }
 
-impl<'a> Index<'a> {
-    pub(super) fn new(data: &'a DataSet) -> Result<Index<'a>, DataError> {
+impl<'a> RowIndex<'a> {
+    pub(super) fn new(data: &'a DataSet) -> Result<RowIndex<'a>, DataError> {
         let runs = index_runs(&data.runs)?;
         let mut batchsets = index_batchsets(&runs, &data.batchsets)?;
         for execution in &data.executions {
@@ -58,12 +57,12 @@ impl<'a> Index<'a> {
             }
         }
         batchsets.retain(|_, batchset| !batchset.batches.is_empty());
-        Ok(Index { runs, batchsets })
+        Ok(RowIndex { runs, batchsets })
     }
 
     /// The same without some executions, and without the batches and batchset instances that lose
     /// their last.
-    pub(super) fn without(&self, dropped: &BTreeSet<ExecutionKey>) -> Index<'a> {
+    pub(super) fn without(&self, dropped: &BTreeSet<ExecutionKey>) -> RowIndex<'a> {
         let mut left = self.clone();
         for batchset in left.batchsets.values_mut() {
             for batch in batchset.batches.values_mut() {
@@ -98,7 +97,7 @@ impl<'a> Index<'a> {
     }
 }
 
-impl<'a> Batchset<'a> {
+impl<'a> BatchsetRows<'a> {
     pub(super) fn key(&self) -> BatchsetKey {
         self.row.key
     }
@@ -114,9 +113,9 @@ impl<'a> Batchset<'a> {
     }
 
     /// Throughput against MPL, each the mean over its executions.
-    pub(super) fn curve(&self) -> Option<Curve> {
+    pub(super) fn curve(&self) -> Option<ThroughputCurve> {
         let point = |&mpl: &Mpl| (mpl, self.batches.get(&mpl).map(mean_tps));
-        Curve::new(self.run.plan.mpls.iter().map(point))
+        ThroughputCurve::new(self.run.plan.mpls.iter().map(point))
     }
 
     /// The mean time of all transactions of all executions, in seconds; `None` without any.
@@ -132,11 +131,11 @@ impl<'a> Batchset<'a> {
 }
 
 /// The mean throughput of a batch's executions.
-pub(super) fn mean_tps(batch: &Batch<'_>) -> f64 {
+pub(super) fn mean_tps(batch: &BatchRows<'_>) -> f64 {
     batch.values().map(|execution| execution.tps()).sum::<f64>() / batch.len() as f64
 }
 
-fn index_runs(rows: &[Run]) -> Result<BTreeMap<RunId, &Run>, DataError> {
+fn index_runs(rows: &[TapRun]) -> Result<BTreeMap<RunId, &TapRun>, DataError> {
     let mut runs = BTreeMap::new();
     for run in rows {
         check_plan(run)?;
@@ -148,16 +147,16 @@ fn index_runs(rows: &[Run]) -> Result<BTreeMap<RunId, &Run>, DataError> {
 }
 
 fn index_batchsets<'a>(
-    runs: &BTreeMap<RunId, &'a Run>,
+    runs: &BTreeMap<RunId, &'a TapRun>,
     rows: &'a [BatchsetInstance],
-) -> Result<BTreeMap<BatchsetKey, Batchset<'a>>, DataError> {
+) -> Result<BTreeMap<BatchsetKey, BatchsetRows<'a>>, DataError> {
     let mut batchsets = BTreeMap::new();
     for row in rows {
         let run = *runs.get(&row.key.run).ok_or(DataError::NoRun(row.key))?;
         if !(1..=run.plan.batchsets).contains(&row.key.batchset) {
             return Err(DataError::UnplannedBatchset(row.key));
         }
-        let batchset = Batchset { run, row, batches: BTreeMap::new() };
+        let batchset = BatchsetRows { run, row, batches: BTreeMap::new() };
         if batchsets.insert(row.key, batchset).is_some() {
             return Err(DataError::SameBatchset(row.key));
         }
@@ -165,7 +164,7 @@ fn index_batchsets<'a>(
     Ok(batchsets)
 }
 
-fn check_plan(run: &Run) -> Result<(), DataError> {
+fn check_plan(run: &TapRun) -> Result<(), DataError> {
     let plan = &run.plan;
     let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
     let is_length = |seconds: f64| is_time(seconds) && seconds > 0.0;
@@ -182,7 +181,7 @@ fn check_plan(run: &Run) -> Result<(), DataError> {
     fault.map_or(Ok(()), |(_, what)| Err(DataError::Plan { run: run.id, what }))
 }
 
-fn check_execution(plan: &Plan, execution: &BatchExecution) -> Result<(), DataError> {
+fn check_execution(plan: &RunDesign, execution: &BatchExecution) -> Result<(), DataError> {
     let key = execution.key;
     if !plan.mpls.contains(&key.mpl) || !(1..=plan.executions).contains(&key.iteration) {
         return Err(DataError::UnplannedExecution(key));

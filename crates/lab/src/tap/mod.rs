@@ -18,7 +18,7 @@
 //! | 4 | gives each BSI left its thrashing point, TP ([`Rule`]) |
 //!
 //! [`analyse`] is a function of rows: no clock, no file, no database. A result store fills a
-//! [`DataSet`] and keeps the [`Report`].
+//! [`DataSet`] and keeps the [`TapReport`].
 //!
 //! # Example
 //! The study's confirmatory data (Tables 5 to 8): 1,400 BSIs, 70,000 BEs. Check 6 found 25 BEs,
@@ -34,9 +34,9 @@
 //!   dropped in Step 2 with the rest, or kept with a caveat where [`Choices::keeps_unsteady`] says
 //!   so; the protocol's name then says so, too.
 //! * **Violations of checks 1 to 5.** There must be none, and in the study there were none, so that
-//!   nothing says what follows from one. Here nothing is dropped for them ([`Report::is_sound`] is
-//!   false), but a BSI with any is retained with a caveat: an analysis can leave it out and
-//!   see whether it matters.
+//!   nothing says what follows from one. Here nothing is dropped for them
+//!   ([`TapReport::is_sound`] is false), but a BSI with any is retained with a caveat: an analysis
+//!   can leave it out and see whether it matters.
 //! * **The host.** The study has one machine for each DBMS, and no check of that. Check 11 finds
 //!   batchset instances that several hosts measured; it is treated as checks 1 to 5. And the report
 //!   names the factors that cannot be told from the hosts ([`Confounded`]).
@@ -77,10 +77,10 @@ mod tests;
 pub use account::{Count, Dropped};
 pub use atpt::{EXECUTIONS_MIN, SPREAD_MIN, THRESHOLD};
 pub use check::{Check, CheckPlace, Class, Violation};
-pub use curve::{Curve, Level, Rule, ThrashingPoint, Transient};
+pub use curve::{Level, Rule, ThrashingPoint, ThroughputCurve, Transient};
 pub use data::{
     BatchExecution, BatchKey, BatchsetInstance, BatchsetKey, DataError, DataSet, ExecutionKey,
-    Factors, Plan, Run, RunId,
+    Factors, RunDesign, RunId, TapRun,
 };
 pub use execution::{TOLERANCE_MIN_S, TOLERANCE_SHARE};
 pub use experiment::OVERLAP_S;
@@ -88,8 +88,8 @@ pub use host::{Confounded, Group};
 pub use index::Counts;
 pub use steady::MEASURED_SHARE;
 pub use steps::{
-    CheckCount, Choices, CurvePoint, DroppedBatchset, GroupCount, Report, RetainedBatchset, Step,
-    StepCounts, analyse,
+    CheckCount, Choices, CurvePoint, DroppedBatchset, GroupCount, RetainedBatchset, Step,
+    StepCounts, TapReport, analyse,
 };
 
 /// The version of the protocol as coded here; another when a check or a constant changes.

@@ -39,17 +39,17 @@
 
 use super::check::{Check, CheckPlace, Violation};
 use super::data::BatchExecution;
-use super::index::{Batchset, Index};
+use super::index::{BatchsetRows, RowIndex};
 
 /// The share of the measured time that the mean time in the system may be.
 pub const MEASURED_SHARE: f64 = 0.2;
 
 /// Check 10.
-pub(super) fn not_steady(index: &Index<'_>) -> Vec<Violation> {
+pub(super) fn not_steady(index: &RowIndex<'_>) -> Vec<Violation> {
     index.batchsets.values().flat_map(in_batchset).collect()
 }
 
-fn in_batchset(batchset: &Batchset<'_>) -> Vec<Violation> {
+fn in_batchset(batchset: &BatchsetRows<'_>) -> Vec<Violation> {
     let Some(think_s) = batchset.row.think_s else { return Vec::new() };
     let violation = |execution: &BatchExecution| {
         let in_system_s = execution.in_system_s(think_s, batchset.row.is_limit);
@@ -147,7 +147,7 @@ mod tests {
             (row.seconds, row.clients) = (10.0, case.clients);
             (row.transactions, row.errors) = (10 * case.tps, case.errors);
             row.atpt_s = (case.tps > 0).then_some(0.001);
-            let index = Index::new(&data).expect("sound rows");
+            let index = RowIndex::new(&data).expect("sound rows");
             let found = not_steady(&index);
             assert_eq!(found.len(), usize::from(case.is_violation), "{name}: {found:?}");
         }
@@ -160,7 +160,7 @@ mod tests {
         let row = &mut data.executions[0];
         (row.clients, row.transactions, row.seconds) = (512, 17, 1.0);
         data.runs[0].plan.warmup_s = 0.3;
-        let index = Index::new(&data).expect("sound rows");
+        let index = RowIndex::new(&data).expect("sound rows");
         let found: Vec<String> = not_steady(&index).iter().map(Violation::to_string).collect();
         assert_eq!(
             found,

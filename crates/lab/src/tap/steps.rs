@@ -12,12 +12,12 @@ use super::check::{Check, CheckPlace, Class, Violation};
 use super::curve::{Rule, ThrashingPoint};
 use super::data::{BatchsetKey, DataError, DataSet, ExecutionKey, Factors};
 use super::host::{self, Confounded};
-use super::index::{Batchset, Counts, Index, mean_tps};
+use super::index::{BatchsetRows, Counts, RowIndex, mean_tps};
 use super::{PROTOCOL, PROTOCOL_UNSTEADY};
 
 /// What the protocol found, dropped and kept.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct TapReport {
     /// The protocol's version, [`PROTOCOL`] or [`PROTOCOL_UNSTEADY`].
     pub protocol: &'static str,
     /// The rule of the thrashing point, whose serialized form is its version.
@@ -40,18 +40,14 @@ pub struct Report {
     pub retained: Vec<RetainedBatchset>,
     /// Step 4 in numbers, by group.
     pub groups: Vec<GroupCount>,
-    /// The hosts that measured something.
     pub hosts: BTreeSet<String>,
     /// The factors that cannot be told from the hosts.
     pub confounded: Vec<Confounded>,
 }
 
-/// A check's violations in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckCount {
-    /// The check.
     pub check: Check,
-    /// How many violations.
     pub violations: usize,
     /// Of how many that were looked at: planned batches for check 1, batch executions for 2, 4
     /// to 8 and 10, executions planned in the batches that there are for 3, batchset instances for
@@ -90,11 +86,8 @@ pub enum Step {
 /// How much there was before and after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StepCounts {
-    /// The step.
     pub step: Step,
-    /// Before it.
     pub before: Counts,
-    /// After it.
     pub after: Counts,
 }
 
@@ -103,30 +96,22 @@ pub struct StepCounts {
 pub struct DroppedBatchset {
     /// In which step; in Step 2 when all its executions were.
     pub step: Step,
-    /// Which one.
     pub key: BatchsetKey,
-    /// What was wrong with it.
     pub why: String,
 }
 
 /// A batchset instance that was retained: one sample of the statistical analysis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RetainedBatchset {
-    /// Which one.
     pub key: BatchsetKey,
-    /// The subject's name.
     pub subject: String,
-    /// The DBMS and its version.
     pub dbms: String,
     /// Logical processors, `numProcs`.
     pub num_procs: u32,
-    /// The other independent variables.
     pub factors: Factors,
-    /// Throughput against MPL.
     pub curve: Vec<CurvePoint>,
     /// Mean time of all transactions of the executions retained, in seconds.
     pub atpt_s: Option<f64>,
-    /// The thrashing point, TP.
     pub thrashing_point: ThrashingPoint,
     /// The rule that it was found by.
     pub rule: Rule,
@@ -138,20 +123,16 @@ pub struct RetainedBatchset {
 /// A point of a retained curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CurvePoint {
-    /// The multiprogramming level.
     pub mpl: Mpl,
     /// Completed transactions per second, the mean of the executions retained.
     pub tps: f64,
-    /// How many executions those are.
     pub executions: usize,
 }
 
 /// The retained batchset instances of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupCount {
-    /// The group.
     pub group: String,
-    /// How many were retained.
     pub retained: usize,
     /// How many of these have a thrashing point below ∞.
     pub thrashing: usize,
@@ -171,15 +152,13 @@ impl fmt::Display for Step {
     }
 }
 
-impl Report {
+impl TapReport {
     /// Whether the experiment was carried out as planned: no violation of checks 1 to 5 and 11.
-    #[must_use]
     pub fn is_sound(&self) -> bool {
         !self.violations.iter().any(|violation| violation.check.class() == Class::Experiment)
     }
 }
 
-/// What the analyst may choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
     /// The rule of the thrashing point.
@@ -220,10 +199,10 @@ impl Choices {
 ///
 /// # Errors
 /// See [`DataError`]; rows are analysed all or not at all.
-pub fn analyse(data: &DataSet, choices: impl Into<Choices>) -> Result<Report, DataError> {
+pub fn analyse(data: &DataSet, choices: impl Into<Choices>) -> Result<TapReport, DataError> {
     let choices: Choices = choices.into();
     let rule = choices.rule;
-    let raw = Index::new(data)?;
+    let raw = RowIndex::new(data)?;
     // In the order of the checks, and of the places in each.
     let violations: Vec<Violation> =
         Check::ALL.into_iter().flat_map(|check| check.violations(&raw, rule)).collect();
@@ -242,7 +221,7 @@ pub fn analyse(data: &DataSet, choices: impl Into<Choices>) -> Result<Report, Da
     });
     sieve.note(Step::ThrashingPoints, sieve.left.counts());
     let retained = retained(&sieve.left, choices, &violations);
-    Ok(Report {
+    Ok(TapReport {
         protocol: choices.protocol(),
         rule,
         planned: raw.planned(),
@@ -261,13 +240,13 @@ pub fn analyse(data: &DataSet, choices: impl Into<Choices>) -> Result<Report, Da
 
 /// The rows that are left, and the account of those that are not.
 struct Sieve<'a> {
-    left: Index<'a>,
+    left: RowIndex<'a>,
     steps: Vec<StepCounts>,
     dropped: Vec<DroppedBatchset>,
 }
 
 impl<'a> Sieve<'a> {
-    fn new(raw: Index<'a>) -> Sieve<'a> {
+    fn new(raw: RowIndex<'a>) -> Sieve<'a> {
         let mut sieve = Sieve { left: raw, steps: Vec::new(), dropped: Vec::new() };
         sieve.note(Step::Checks, sieve.left.counts());
         sieve
@@ -291,7 +270,7 @@ impl<'a> Sieve<'a> {
     }
 
     /// Drops the batchset instances that something is wrong with.
-    fn drop_batchsets(&mut self, step: Step, wrong: impl Fn(&Batchset<'_>) -> Option<String>) {
+    fn drop_batchsets(&mut self, step: Step, wrong: impl Fn(&BatchsetRows<'_>) -> Option<String>) {
         let before = self.left.counts();
         let dropped = &mut self.dropped;
         self.left.batchsets.retain(|&key, batchset| {
@@ -305,7 +284,7 @@ impl<'a> Sieve<'a> {
 }
 
 /// The batches that a batchset instance has lost, if any.
-fn incompleteness(batchset: &Batchset<'_>) -> Option<String> {
+fn incompleteness(batchset: &BatchsetRows<'_>) -> Option<String> {
     let missing: Vec<String> = batchset.missing().iter().map(ToString::to_string).collect();
     (!missing.is_empty()).then(|| format!("no execution is left at MPL {}", missing.join(", ")))
 }
@@ -324,7 +303,7 @@ fn faulty_executions(violations: &[Violation], choices: Choices) -> BTreeSet<Exe
     dropping.filter_map(execution).collect()
 }
 
-fn check_counts(raw: &Index<'_>, violations: &[Violation]) -> Vec<CheckCount> {
+fn check_counts(raw: &RowIndex<'_>, violations: &[Violation]) -> Vec<CheckCount> {
     let (planned, there) = (raw.planned(), raw.counts());
     let planned_there = raw
         .batchsets
@@ -346,7 +325,11 @@ fn check_counts(raw: &Index<'_>, violations: &[Violation]) -> Vec<CheckCount> {
     Check::ALL.map(count).to_vec()
 }
 
-fn retained(left: &Index<'_>, choices: Choices, violations: &[Violation]) -> Vec<RetainedBatchset> {
+fn retained(
+    left: &RowIndex<'_>,
+    choices: Choices,
+    violations: &[Violation],
+) -> Vec<RetainedBatchset> {
     let rule = choices.rule;
     let mut caveats: BTreeMap<BatchsetKey, BTreeSet<Check>> = BTreeMap::new();
     for violation in violations.iter().filter(|one| choices.only_warns(one.check)) {

@@ -3,12 +3,11 @@
 use std::fmt::Write as _;
 
 use super::check::{Check, Class};
-use super::steps::{CheckCount, Report, Step, StepCounts};
+use super::steps::{CheckCount, Step, StepCounts, TapReport};
 
-impl Report {
+impl TapReport {
     /// Tables 5 to 8 of the study and the counts of Step 4, as Markdown. Percentages have two
     /// significant digits, like the study's.
-    #[must_use]
     pub fn tables(&self) -> String {
         let mut text = String::new();
         text.push_str("| | experiment-wide checks | violations |\n| --- | --- | --- |\n");

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_control::{Mpl, SplitMix64};
 
 use super::{
-    BatchExecution, BatchsetInstance, BatchsetKey, DataSet, ExecutionKey, Factors, Plan, Run, RunId,
+    BatchExecution, BatchsetInstance, BatchsetKey, DataSet, ExecutionKey, Factors, RunDesign,
+    RunId, TapRun,
 };
 
 /// A design: each subject runs with each number of processors, with and without primary keys.
@@ -45,7 +46,6 @@ const RISING: [u64; 10] =
     [24_000, 43_200, 58_560, 70_800, 80_640, 88_560, 94_800, 99_840, 103_920, 107_160];
 
 impl Design {
-    /// Every batchset instance.
     pub(super) fn keys(&self) -> Vec<BatchsetKey> {
         let runs = self.subjects.len() * self.num_procs.len() * 2;
         let runs = (1..).take(runs).map(RunId);
@@ -95,12 +95,12 @@ impl Design {
         data
     }
 
-    fn run(&self, id: i64, subject: &str, num_procs: u32) -> Run {
-        Run {
+    fn run(&self, id: i64, subject: &str, num_procs: u32) -> TapRun {
+        TapRun {
             id: RunId(id),
             subject: subject.to_owned(),
             dbms: format!("{subject} 1.0"),
-            plan: Plan {
+            plan: RunDesign {
                 batchsets: self.batchsets,
                 mpls: (1..=10).map(|step| Mpl::at_least_one(100 * step)).collect(),
                 executions: self.executions,
@@ -144,7 +144,6 @@ pub(super) fn pick(generator: &mut SplitMix64, bound: usize) -> usize {
     usize::try_from(generator.next_bits() % bound).expect("below a length")
 }
 
-/// The values in random order.
 pub(super) fn shuffle<T>(values: &mut [T], generator: &mut SplitMix64) {
     for end in (1..values.len()).rev() {
         values.swap(end, pick(generator, end + 1));
@@ -175,7 +174,6 @@ impl Rows {
     }
 }
 
-/// The group of a batchset.
 pub(super) fn group(key: BatchsetKey) -> &'static str {
     SELECTIVITY[(key.batchset as usize - 1) / ROSE.len()].0
 }

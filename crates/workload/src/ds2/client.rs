@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use super::keys::Keys;
+use super::keys::ClientKeys;
 use super::population::{
     ACTOR_NAMES, CATEGORY_NAMES, LINES_MAX, TITLE_WORDS, bought, customer, word,
 };
-use super::transactions::{Browse, Buyer, Login, Purchase, Register, Wanted};
+use super::transactions::{Browse, CustomerLogin, Ds2Buyer, Purchase, Register, Wanted};
 use super::{NEW_PERCENT, Options};
 use crate::workload::{Client, Transaction};
 use crate::{Random, Statement};
@@ -23,20 +23,19 @@ const SHOWN_MAX: i32 = 9;
 #[derive(Debug)]
 pub(super) struct StoreClient {
     options: Options,
-    keys: Arc<Keys>,
+    keys: Arc<ClientKeys>,
     insert_customer: Arc<Statement>,
     draw: Random,
     /// A sequence of its own, so that thinking changes nothing else.
     thinking: Random,
-    step: Step,
+    step: CycleStep,
 }
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum CycleStep {
     Enter,
-    Browse { buyer: Buyer, left: i32 },
-    Purchase { buyer: Buyer },
+    Browse { buyer: Ds2Buyer, left: i32 },
+    Purchase { buyer: Ds2Buyer },
 }
 
 impl StoreClient {
@@ -48,15 +47,15 @@ impl StoreClient {
     ) -> Self {
         StoreClient {
             options,
-            keys: Arc::new(Keys::new(number)),
+            keys: Arc::new(ClientKeys::new(number)),
             insert_customer,
             draw: Random::new(seed, number as u64),
             thinking: Random::new(!seed, number as u64),
-            step: Step::Enter,
+            step: CycleStep::Enter,
         }
     }
 
-    fn enter(&mut self) -> (Arc<dyn Transaction>, Buyer) {
+    fn enter(&mut self) -> (Arc<dyn Transaction>, Ds2Buyer) {
         if self.draw.between(1, 100) <= NEW_PERCENT {
             let register = Register {
                 row: customer(0, String::new(), &mut self.draw),
@@ -64,16 +63,16 @@ impl StoreClient {
                 insert: self.insert_customer.clone(),
                 number: AtomicI64::default(),
             };
-            return (Arc::new(register), Buyer::New);
+            return (Arc::new(register), Ds2Buyer::New);
         }
         let customer = self.draw.between(1, *self.options.scale.customers().end());
-        (Arc::new(Login { customer }), Buyer::Returning(customer))
+        (Arc::new(CustomerLogin { customer }), Ds2Buyer::Returning(customer))
     }
 
     fn browse(&mut self) -> Browse {
         let draw = &mut self.draw;
         let limit = draw.between(1, SHOWN_MAX);
-        let categories = i32::try_from(CATEGORY_NAMES.len()).unwrap_or(1);
+        let categories = i32::try_from(CATEGORY_NAMES.len()).expect("there are 16");
         let wanted = match draw.between(1, 3) {
             1 => Wanted::Category(draw.between(1, categories)),
             2 => Wanted::Actor(word(draw.between(0, ACTOR_NAMES - 1))),
@@ -82,7 +81,7 @@ impl StoreClient {
         Browse { wanted, search: self.options.search, limit }
     }
 
-    fn purchase(&mut self, buyer: Buyer) -> Purchase {
+    fn purchase(&mut self, buyer: Ds2Buyer) -> Purchase {
         let count = self.draw.between(1, LINES_MAX);
         let mut cart: Vec<_> =
             (0..count).map(|_| bought(self.options.scale, &mut self.draw)).collect();
@@ -94,29 +93,29 @@ impl StoreClient {
 impl Client for StoreClient {
     fn next(&mut self) -> Arc<dyn Transaction> {
         match self.step {
-            Step::Enter => {
+            CycleStep::Enter => {
                 let (transaction, buyer) = self.enter();
                 let left = self.draw.between(1, BROWSES_MAX);
-                self.step = Step::Browse { buyer, left };
+                self.step = CycleStep::Browse { buyer, left };
                 transaction
             }
-            Step::Browse { buyer, left } => {
+            CycleStep::Browse { buyer, left } => {
                 self.step = if left > 1 {
-                    Step::Browse { buyer, left: left - 1 }
+                    CycleStep::Browse { buyer, left: left - 1 }
                 } else {
-                    Step::Purchase { buyer }
+                    CycleStep::Purchase { buyer }
                 };
                 Arc::new(self.browse())
             }
-            Step::Purchase { buyer } => {
-                self.step = Step::Enter;
+            CycleStep::Purchase { buyer } => {
+                self.step = CycleStep::Enter;
                 Arc::new(self.purchase(buyer))
             }
         }
     }
 
     fn think_time(&mut self) -> Duration {
-        if self.step != Step::Enter || self.options.think_time_ms == 0 {
+        if self.step != CycleStep::Enter || self.options.think_time_ms == 0 {
             return Duration::ZERO;
         }
         let most = i32::try_from(self.options.think_time_ms).unwrap_or(i32::MAX).saturating_mul(2);
@@ -172,7 +171,7 @@ mod tests {
         let mut client = client(0, 0);
         let mut sizes = [0_u32; 10];
         for _ in 0..9_000 {
-            let cart = client.purchase(Buyer::New).cart;
+            let cart = client.purchase(Ds2Buyer::New).cart;
             assert!(cart.is_sorted_by_key(|line| line.product));
             sizes[cart.len()] += 1;
         }
@@ -185,7 +184,7 @@ mod tests {
         let (mut thinking, mut quick) = (client(500, 3), client(0, 3));
         let mut thoughts = Vec::new();
         for _ in 0..20_000 {
-            let entering = thinking.step == Step::Enter;
+            let entering = thinking.step == CycleStep::Enter;
             let thought = thinking.think_time();
             assert!(entering || thought.is_zero());
             assert_eq!(quick.think_time(), Duration::ZERO);

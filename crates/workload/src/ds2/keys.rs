@@ -21,16 +21,16 @@ const UNKNOWN: i64 = -1;
 
 /// The new keys of a client, which it and its transactions share.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct ClientKeys {
     pub(super) customers: Range,
     pub(super) orders: Range,
     registered: AtomicI64,
 }
 
-impl Keys {
+impl ClientKeys {
     pub(super) fn new(client: usize) -> Self {
         let range = |last| Range::new(client, last);
-        Keys {
+        ClientKeys {
             customers: range(&LAST_CUSTOMER),
             orders: range(&LAST_ORDER),
             registered: AtomicI64::new(UNKNOWN),
@@ -50,7 +50,6 @@ impl Keys {
 /// A range of keys of a table.
 #[derive(Debug)]
 pub(super) struct Range {
-    /// The first key.
     from: i64,
     /// The last key of the table in this range, asked for once.
     last: &'static Statement,

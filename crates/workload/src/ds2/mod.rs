@@ -102,12 +102,10 @@ const PASSWORD: &str = "password";
 /// The share of customers who are new, in per cent.
 const NEW_PERCENT: i32 = 20;
 
-/// The size of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     /// Customers at the start.
     pub customers: u32,
-    /// Products.
     pub products: u32,
     /// Orders of each month of the year before.
     pub orders_per_month: u32,
@@ -142,18 +140,16 @@ impl Scale {
     }
 
     fn orders(self) -> RangeInclusive<i32> {
-        numbers(self.orders_per_month.saturating_mul(12))
+        numbers(self.orders_per_month * 12)
     }
 }
 
 fn numbers(last: u32) -> RangeInclusive<i32> {
-    1..=i32::try_from(last).unwrap_or(i32::MAX)
+    1..=i32::try_from(last).expect("the largest sizes keep numbers within 32 bits")
 }
 
-/// Everything that an experiment varies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The size of the tables.
     pub scale: Scale,
     /// How actors and titles are found.
     pub search: Search,
@@ -162,8 +158,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// A size without think time.
-    #[must_use]
     pub fn new(scale: Scale) -> Self {
         Options { scale, search: Search::Prefix, think_time_ms: 0 }
     }
@@ -172,16 +166,12 @@ impl Options {
 /// A size that no tables can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("ds2: {number} {what}; give 1 to {most}")]
-pub struct Impossible {
-    /// What was given.
+pub struct ImpossibleSize {
     pub number: u32,
-    /// Of what.
     pub what: &'static str,
-    /// The most there can be.
     pub most: u32,
 }
 
-/// The workload.
 #[derive(Clone, Debug)]
 pub struct Ds2 {
     options: Options,
@@ -190,10 +180,7 @@ pub struct Ds2 {
 
 impl Ds2 {
     /// The workload with these options.
-    ///
-    /// # Errors
-    /// See [`Impossible`].
-    pub fn new(options: Options) -> Result<Self, Impossible> {
+    pub fn new(options: Options) -> Result<Self, ImpossibleSize> {
         let Scale { customers, products, orders_per_month } = options.scale;
         for (number, what, most) in [
             (customers, "customers", Scale::CUSTOMERS_MAX),
@@ -201,15 +188,13 @@ impl Ds2 {
             (orders_per_month, "orders a month", Scale::ORDERS_PER_MONTH_MAX),
         ] {
             if !(1..=most).contains(&number) {
-                return Err(Impossible { number, what, most });
+                return Err(ImpossibleSize { number, what, most });
             }
         }
         let insert = schema::tables()[schema::CUSTOMERS].insert();
         Ok(Ds2 { options, insert_customer: Arc::new(insert) })
     }
 
-    /// Its options.
-    #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }

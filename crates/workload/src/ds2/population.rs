@@ -65,7 +65,6 @@ fn draw(seed: Seed, key: i32) -> Random {
     Random::new(seed as u64, u64::from(key.unsigned_abs()))
 }
 
-/// The rows of a table.
 pub(super) fn rows(
     scale: Scale,
     table: usize,
@@ -89,13 +88,13 @@ pub(super) fn rows(
                     .map(|(key, sales)| vec![key.into(), stock(key).into(), sales.into()]),
             )
         }
-        ORDERS => Box::new(scale.orders().map(move |key| Order::new(scale, key).row())),
+        ORDERS => Box::new(scale.orders().map(move |key| InitialOrder::new(scale, key).row())),
         ORDERLINES => {
-            Box::new(scale.orders().flat_map(move |key| Order::new(scale, key).line_rows()))
+            Box::new(scale.orders().flat_map(move |key| InitialOrder::new(scale, key).line_rows()))
         }
-        CUST_HIST => {
-            Box::new(scale.orders().flat_map(move |key| Order::new(scale, key).history_rows()))
-        }
+        CUST_HIST => Box::new(
+            scale.orders().flat_map(move |key| InitialOrder::new(scale, key).history_rows()),
+        ),
         _ => Box::new(std::iter::empty()),
     }
 }
@@ -200,7 +199,7 @@ pub(super) fn stock_when_delivered(key: i32) -> i64 {
 /// The units sold of each product in the orders that are there at the start.
 pub(super) fn sales(scale: Scale) -> Vec<i64> {
     let mut sales = vec![0; scale.products().count()];
-    for line in scale.orders().flat_map(|key| Order::new(scale, key).lines) {
+    for line in scale.orders().flat_map(|key| InitialOrder::new(scale, key).lines) {
         let place = usize::try_from(line.product - 1).expect("products are numbered from 1");
         sales[place] += i64::from(line.quantity);
     }
@@ -209,23 +208,23 @@ pub(super) fn sales(scale: Scale) -> Vec<i64> {
 
 /// So many units of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Line {
+pub(super) struct CartLine {
     pub(super) product: i32,
     pub(super) quantity: i32,
 }
 
 /// A product that a customer puts into the cart, popular ones more often.
-pub(super) fn bought(scale: Scale, draw: &mut Random) -> Line {
+pub(super) fn bought(scale: Scale, draw: &mut Random) -> CartLine {
     let products = *scale.products().end();
     let popular = products / POPULAR_EVERY;
     // Each product once, and then each popular one nine times more.
-    let drawn = draw.between(1, products.saturating_add(popular * (POPULARITY - 1)));
+    let drawn = draw.between(1, products + popular * (POPULARITY - 1));
     let product = if drawn <= products {
         drawn
     } else {
         POPULAR_EVERY * (1 + (drawn - products - 1) % popular)
     };
-    Line { product, quantity: draw.between(1, QUANTITY_MAX) }
+    CartLine { product, quantity: draw.between(1, QUANTITY_MAX) }
 }
 
 /// What an order costs, in cents.
@@ -245,14 +244,14 @@ impl Amounts {
 }
 
 /// An order that is there at the start.
-struct Order {
+struct InitialOrder {
     key: i32,
     day: i32,
     customer: i32,
-    lines: Vec<Line>,
+    lines: Vec<CartLine>,
 }
 
-impl Order {
+impl InitialOrder {
     fn new(scale: Scale, key: i32) -> Self {
         let mut draw = draw(Seed::Order, key);
         let last = *scale.orders().end();
@@ -261,16 +260,21 @@ impl Order {
         let customer = draw.between(1, *scale.customers().end());
         let count = draw.between(1, LINES_MAX);
         let products = *scale.products().end();
-        let mut line = |_| Line {
+        let mut line = |_| CartLine {
             product: draw.between(1, products),
             quantity: draw.between(1, QUANTITY_MAX),
         };
         let lines = (0..count).map(&mut line).collect();
-        Order { key, day: FIRST_DAY + i32::try_from(day).unwrap_or(0), customer, lines }
+        InitialOrder {
+            key,
+            day: FIRST_DAY + i32::try_from(day).expect("a day of the year"),
+            customer,
+            lines,
+        }
     }
 
     fn row(&self) -> Vec<Value<'static>> {
-        let cost = |line: &Line| price(line.product) * i64::from(line.quantity);
+        let cost = |line: &CartLine| price(line.product) * i64::from(line.quantity);
         let Amounts { net, tax, total } = Amounts::new(self.lines.iter().map(cost).sum());
         vec![
             self.key.into(),
@@ -284,13 +288,14 @@ impl Order {
 
     fn line_rows(self) -> impl Iterator<Item = Vec<Value<'static>>> {
         (1_i32..).zip(self.lines).map(move |(number, line)| {
-            let Line { product, quantity } = line;
+            let CartLine { product, quantity } = line;
             [self.key, number, product, quantity, self.day].map(Value::from).into()
         })
     }
 
     fn history_rows(self) -> impl Iterator<Item = Vec<Value<'static>>> {
-        let row = move |line: Line| [self.customer, self.key, line.product].map(Value::from).into();
+        let row =
+            move |line: CartLine| [self.customer, self.key, line.product].map(Value::from).into();
         self.lines.into_iter().map(row)
     }
 }
@@ -392,7 +397,7 @@ mod tests {
         let count = 1_000_000;
         let mut popular = [0_u32; 2];
         for _ in 0..count {
-            let Line { product, quantity } = bought(scale, &mut draw);
+            let CartLine { product, quantity } = bought(scale, &mut draw);
             assert!((1..=20_000).contains(&product) && (1..=3).contains(&quantity));
             if product % 10_000 == 0 {
                 popular[usize::try_from(product / 10_000 - 1).unwrap()] += 1;

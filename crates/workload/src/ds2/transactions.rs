@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::keys::Keys;
-use super::population::{Amounts, Line, TODAY, stock_when_delivered};
+use super::keys::ClientKeys;
+use super::population::{Amounts, CartLine, TODAY, stock_when_delivered};
 use super::{BROWSE_ACTOR, BROWSE_CATEGORY, BROWSE_TITLE, LOGIN, PASSWORD, PURCHASE, REGISTER};
 use crate::workload::Transaction;
 use crate::{Ending, Failure, Running, Session, Statement, Value};
@@ -26,11 +26,11 @@ const TITLE: Statement = Statement::new("SELECT title FROM products WHERE prod_i
 /// A customer of the first ones comes back, and is shown the last ten products they bought, and
 /// with each what others who bought it bought.
 #[derive(Debug)]
-pub(super) struct Login {
+pub(super) struct CustomerLogin {
     pub(super) customer: i32,
 }
 
-impl Transaction for Login {
+impl Transaction for CustomerLogin {
     fn kind(&self) -> usize {
         LOGIN
     }
@@ -65,7 +65,7 @@ const NAME_TAKEN: Statement = Statement::new("SELECT COUNT(*) FROM customers WHE
 pub(super) struct Register {
     /// The row, with a number and a name that are put in when they are known.
     pub(super) row: Vec<Value<'static>>,
-    pub(super) keys: Arc<Keys>,
+    pub(super) keys: Arc<ClientKeys>,
     pub(super) insert: Arc<Statement>,
     /// The number that was given out last.
     pub(super) number: AtomicI64,
@@ -108,9 +108,7 @@ impl Transaction for Register {
 pub(super) enum Wanted {
     /// The special offers of a category.
     Category(i32),
-    /// An actor of this name.
     Actor(String),
-    /// A title with this word.
     Title(String),
 }
 
@@ -149,7 +147,6 @@ const BY_TITLE_WORD: Statement = Statement::new(
 pub(super) struct Browse {
     pub(super) wanted: Wanted,
     pub(super) search: Search,
-    /// The most products shown.
     pub(super) limit: i32,
 }
 
@@ -191,9 +188,8 @@ impl Transaction for Browse {
     }
 }
 
-/// Who buys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Buyer {
+pub(super) enum Ds2Buyer {
     /// A customer of the first ones, who has logged in.
     Returning(i32),
     /// The one who has just registered.
@@ -225,10 +221,10 @@ const INSERT_HISTORY: Statement =
 /// A customer buys what is in the cart, all of it or nothing.
 #[derive(Debug)]
 pub(super) struct Purchase {
-    pub(super) buyer: Buyer,
+    pub(super) buyer: Ds2Buyer,
     /// In the order of the products, so that two purchases do not wait for each other in a circle.
-    pub(super) cart: Vec<Line>,
-    pub(super) keys: Arc<Keys>,
+    pub(super) cart: Vec<CartLine>,
+    pub(super) keys: Arc<ClientKeys>,
 }
 
 impl Transaction for Purchase {
@@ -265,8 +261,8 @@ impl Purchase {
     /// published foreign key.
     async fn customer(&self, session: &Session<'_>) -> Result<Option<i64>, Failure> {
         let customer = match self.buyer {
-            Buyer::Returning(customer) => return Ok(Some(customer.into())),
-            Buyer::New => self.keys.registered(),
+            Ds2Buyer::Returning(customer) => return Ok(Some(customer.into())),
+            Ds2Buyer::New => self.keys.registered(),
         };
         let Some(customer) = customer else { return Ok(None) };
         let found = session.query(&CUSTOMER, &[customer.into()]).await?;
@@ -283,7 +279,7 @@ impl Purchase {
             let row = (0..found.len()).find(|&row| found.int(row, 0) == Some(product.into()))?;
             found.int(row, 1)
         };
-        let cost = |line: &Line| Some(price(line.product)? * i64::from(line.quantity));
+        let cost = |line: &CartLine| Some(price(line.product)? * i64::from(line.quantity));
         self.cart
             .iter()
             .map(cost)
@@ -306,7 +302,7 @@ async fn insert_order(
 
 /// Takes the units of a line out of the stock, or says that there are too few. When few are left,
 /// more are ordered and come at once.
-async fn take_from_stock(line: Line, session: &Session<'_>) -> Result<bool, Failure> {
+async fn take_from_stock(line: CartLine, session: &Session<'_>) -> Result<bool, Failure> {
     const MISSING: &str = "each product's stock";
     let product: Value<'_> = line.product.into();
     let quantity = i64::from(line.quantity);
@@ -332,10 +328,10 @@ async fn insert_line(
     order: i64,
     customer: i64,
     number: i32,
-    line: Line,
+    line: CartLine,
     session: &Session<'_>,
 ) -> Result<(), Failure> {
-    let Line { product, quantity } = line;
+    let CartLine { product, quantity } = line;
     let values = [order.into(), number.into(), product.into(), quantity.into(), TODAY.into()];
     session.execute(&INSERT_LINE, &values).await?;
     session.execute(&INSERT_HISTORY, &[customer.into(), order.into(), product.into()]).await?;

@@ -16,7 +16,6 @@ pub(super) const INSERT: usize = 2;
 pub(super) const DELETE: usize = 3;
 pub(super) const JOIN: usize = 4;
 
-/// A client of the study.
 #[derive(Debug)]
 pub(super) struct StudyClient {
     options: Options,
@@ -32,7 +31,7 @@ pub(super) struct StudyClient {
 
 /// A choice among the kinds, where deletions and insertions take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Choice {
+enum RangeChoice {
     Read,
     Update,
     Change,
@@ -47,7 +46,7 @@ impl StudyClient {
         seed: u64,
     ) -> Self {
         StudyClient {
-            own: i64::from(options.rows).saturating_add(i64::try_from(number).unwrap_or(i64::MAX)),
+            own: i64::from(options.rows) + i64::try_from(number).expect("clients are far fewer"),
             options,
             statements,
             draw: Random::new(seed, number as u64),
@@ -62,6 +61,7 @@ impl StudyClient {
             statement: self.statements.reads[table][column].clone(),
             values: self.rows(),
             returned: Some(self.options.touched().into()),
+            is_free: None,
         }
     }
 
@@ -73,6 +73,7 @@ impl StudyClient {
             statement: self.statements.updates[table][column].clone(),
             values,
             returned: None,
+            is_free: None,
         }
     }
 
@@ -82,21 +83,22 @@ impl StudyClient {
             statement: self.statements.joins[column].clone(),
             values: self.rows(),
             returned: Some(self.options.touched().into()),
+            is_free: None,
         }
     }
 
     /// Deletes its row of a table, then inserts it. The deletion comes first, because an earlier
     /// run may have left the row; and again after an insertion or a deletion of which nobody knows
     /// what came of it, because the connection was lost.
-    fn change(&mut self, table: usize) -> Change {
+    fn change(&mut self, table: usize) -> Single {
         let is_free = Arc::clone(&self.is_free[table]);
-        if is_free.load(Ordering::Relaxed) {
-            let statement = self.statements.inserts[table].clone();
-            let values = row_of(self.own, &mut self.draw);
-            return Change { kind: INSERT, statement, values, is_free };
-        }
-        let statement = self.statements.deletes[table].clone();
-        Change { kind: DELETE, statement, values: vec![self.own.into()], is_free }
+        let (kind, statements, values) = if is_free.load(Ordering::Relaxed) {
+            (INSERT, &self.statements.inserts, row_of(self.own, &mut self.draw))
+        } else {
+            (DELETE, &self.statements.deletes, vec![self.own.into()])
+        };
+        let statement = statements[table].clone();
+        Single { kind, statement, values, returned: None, is_free: Some(is_free) }
     }
 
     /// The values that say which rows: the first and the one after the last, or all of them.
@@ -121,25 +123,27 @@ impl Client for StudyClient {
         let table = self.draw.index(TABLES.len());
         let column = self.draw.index(COLUMNS.len());
         match choice {
-            Choice::Read => Arc::new(self.read(table, column)),
-            Choice::Update => Arc::new(self.update(table, column)),
-            Choice::Change => Arc::new(self.change(table)),
-            Choice::Join => Arc::new(self.join(column)),
+            RangeChoice::Read => Arc::new(self.read(table, column)),
+            RangeChoice::Update => Arc::new(self.update(table, column)),
+            RangeChoice::Change => Arc::new(self.change(table)),
+            RangeChoice::Join => Arc::new(self.join(column)),
         }
     }
 }
 
-fn choice(mix: Mix, draw: &mut Random) -> Choice {
+fn choice(mix: Mix, draw: &mut Random) -> RangeChoice {
     let mut left = draw.between(1, mix.total());
-    for (weight, choice) in
-        [(mix.reads, Choice::Read), (mix.updates, Choice::Update), (mix.changes, Choice::Change)]
-    {
+    for (weight, choice) in [
+        (mix.reads, RangeChoice::Read),
+        (mix.updates, RangeChoice::Update),
+        (mix.changes, RangeChoice::Change),
+    ] {
         left -= i32::from(weight);
         if left <= 0 {
             return choice;
         }
     }
-    Choice::Join
+    RangeChoice::Join
 }
 
 /// One row of each of `touched` pieces of the region, which differ by at most a row in size: each
@@ -156,10 +160,9 @@ fn discrete(touched: u32, region: u32, draw: &mut Random) -> Vec<Value<'static>>
 }
 
 fn whole(number: u64) -> Value<'static> {
-    i64::try_from(number).unwrap_or(i64::MAX).into()
+    i64::try_from(number).expect("a row's number has 32 bits").into()
 }
 
-/// A statement with its values.
 #[derive(Debug)]
 struct Single {
     kind: usize,
@@ -168,6 +171,16 @@ struct Single {
     /// How many rows come back. Of updates it is not said: a database may count the rows that it
     /// found or those that have another value now.
     returned: Option<u64>,
+    /// Whether the client's own row is known to be gone, of what deletes and inserts it.
+    is_free: Option<Arc<AtomicBool>>,
+}
+
+impl Single {
+    fn set_free(&self, is_free: bool) {
+        if let Some(flag) = &self.is_free {
+            flag.store(is_free, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Transaction for Single {
@@ -181,39 +194,12 @@ impl Transaction for Single {
 
     fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
         Box::pin(async move {
+            self.set_free(false);
             let count = session.execute(&self.statement, &self.values).await?;
+            self.set_free(self.kind == DELETE);
             if self.returned.is_some_and(|returned| returned != count) {
                 return Err(Failure::Unexpected("each id1 below the number of rows, once"));
             }
-            Ok(Ending::Commit)
-        })
-    }
-}
-
-/// The deletion or the insertion of a client's own row.
-#[derive(Debug)]
-struct Change {
-    kind: usize,
-    statement: Arc<Statement>,
-    values: Vec<Value<'static>>,
-    /// Whether the row is known to be gone.
-    is_free: Arc<AtomicBool>,
-}
-
-impl Transaction for Change {
-    fn kind(&self) -> usize {
-        self.kind
-    }
-
-    fn is_single(&self) -> bool {
-        true
-    }
-
-    fn run(self: Arc<Self>, session: Session<'_>) -> Running<'_> {
-        Box::pin(async move {
-            self.is_free.store(false, Ordering::Relaxed);
-            session.execute(&self.statement, &self.values).await?;
-            self.is_free.store(self.kind == DELETE, Ordering::Relaxed);
             Ok(Ending::Commit)
         })
     }

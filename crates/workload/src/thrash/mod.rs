@@ -66,7 +66,8 @@ mod tables;
 use std::sync::Arc;
 
 pub use options::{
-    CLIENTS_MAX, Impossible, LIST_MAX, LIST_MAX_FIREBIRD, Mix, Options, Placement, ROWS_MAX, Share,
+    CLIENTS_MAX, ContradictoryOptions, LIST_MAX, LIST_MAX_FIREBIRD, Mix, Options, Placement,
+    ROWS_MAX, Share,
 };
 
 use crate::workload::{Client, Condition, Depth, Kind, Unfit, Workload};
@@ -84,7 +85,6 @@ const KINDS: [Kind; 5] = [
     Kind { name: "join", phases: PHASES },
 ];
 
-/// The workload.
 #[derive(Clone, Debug)]
 pub struct Thrash {
     options: Options,
@@ -93,16 +93,11 @@ pub struct Thrash {
 
 impl Thrash {
     /// The workload with these options.
-    ///
-    /// # Errors
-    /// Options that contradict each other, see [`Impossible`].
-    pub fn new(options: Options) -> Result<Self, Impossible> {
+    pub fn new(options: Options) -> Result<Self, ContradictoryOptions> {
         options.validate()?;
         Ok(Thrash { statements: Arc::new(Statements::new(&options)), options })
     }
 
-    /// Its options.
-    #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }

@@ -1,5 +1,6 @@
 //! What an experiment varies: size, primary key, SF, ROSE, the placing of rows, and the mix.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::Dialect;
@@ -25,7 +26,6 @@ pub struct Share(u32);
 impl Share {
     const WHOLE: u32 = 1_000_000;
 
-    /// All rows.
     pub const ALL: Share = Share(Share::WHOLE);
 
     /// The smallest share, which is one row of every table of up to two million.
@@ -43,7 +43,6 @@ impl Share {
 
     /// So many per cent, rounded to the nearest ten-thousandth of a per cent; `None` when that is
     /// not above 0 and at most 100.
-    #[must_use]
     pub fn from_percent(percent: f64) -> Option<Self> {
         let millionths = (percent * 10_000.0).round();
         if !(1.0..=f64::from(Self::WHOLE)).contains(&millionths) {
@@ -57,26 +56,24 @@ impl Share {
         Some(Share(millionths as u32))
     }
 
-    /// The share in per cent.
-    #[must_use]
     pub fn percent(self) -> f64 {
         f64::from(self.0) / 10_000.0
     }
 
     /// The share of `rows`, rounded down, at least 1.
-    #[must_use]
     pub fn of(self, rows: u32) -> u32 {
         let share = u64::from(rows) * u64::from(self.0) / u64::from(Self::WHOLE);
-        // At most `rows`, which is a u32.
-        u32::try_from(share.max(1)).unwrap_or(rows)
+        u32::try_from(share.max(1)).expect("a share is at most the whole")
     }
 }
 
 /// Where in the region the rows of a transaction lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Placement {
     /// In a range with a random start: what the study ran. Rows near the ends of the region are in
     /// fewer ranges than those in its middle.
+    #[default]
     Random,
     /// In chunks of the region, one after the other and then again from the first: the first way
     /// of Section 7.3, by which each row is touched equally often.
@@ -89,9 +86,7 @@ pub enum Placement {
 /// four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Mix {
-    /// Reads of a column.
     pub reads: u16,
-    /// Updates of a column.
     pub updates: u16,
     /// Deletions and insertions, by turns.
     pub changes: u16,
@@ -106,13 +101,11 @@ impl Mix {
     /// Updates alone, as in the study's update group.
     pub const UPDATES: Mix = Mix { reads: 0, updates: 1, changes: 0, joins: 0 };
 
-    /// The sum of the weights.
     pub(super) fn total(self) -> i32 {
         [self.reads, self.updates, self.changes, self.joins].into_iter().map(i32::from).sum()
     }
 }
 
-/// Everything that an experiment varies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Rows of each of the two tables: a million in the study, 30,000 on one of its systems.
@@ -126,7 +119,6 @@ pub struct Options {
     pub rose: Share,
     /// Where in that region they lie.
     pub placement: Placement,
-    /// The kinds of transactions.
     pub mix: Mix,
 }
 
@@ -139,7 +131,6 @@ impl Options {
 
     /// Reads of 0.1 % of the rows anywhere, the middle of the study's reads, on small tables: 30
     /// rows. Nobody waits for a lock, so what a limit does here is not about contention.
-    #[must_use]
     pub fn read() -> Self {
         Options {
             rows: Self::ROWS_SMALL,
@@ -153,7 +144,6 @@ impl Options {
 
     /// Updates of 0.25 % of the rows within the first quarter, the study's smallest SF and ROSE,
     /// on small tables: 75 of 7,500 rows.
-    #[must_use]
     pub fn update() -> Self {
         Options {
             sf: Share::STUDY_SF_UPDATE[0],
@@ -164,13 +154,11 @@ impl Options {
     }
 
     /// How many rows a transaction touches.
-    #[must_use]
     pub fn touched(&self) -> u32 {
         self.sf.of(self.rows)
     }
 
     /// How many rows it may touch.
-    #[must_use]
     pub fn region(&self) -> u32 {
         self.rose.of(self.rows)
     }
@@ -188,38 +176,31 @@ impl Options {
     }
 
     /// Looks whether there are such transactions.
-    pub(super) fn validate(&self) -> Result<(), Impossible> {
+    pub(super) fn validate(&self) -> Result<(), ContradictoryOptions> {
         if !(1..=ROWS_MAX).contains(&self.rows) {
-            return Err(Impossible::Rows(self.rows));
+            return Err(ContradictoryOptions::Rows(self.rows));
         }
         if self.sf > self.rose {
-            return Err(Impossible::Region { sf: self.sf.percent(), rose: self.rose.percent() });
+            return Err(ContradictoryOptions::Region {
+                sf: self.sf.percent(),
+                rose: self.rose.percent(),
+            });
         }
         if self.placement == Placement::Discrete && self.touched() > LIST_MAX {
-            return Err(Impossible::List(self.touched()));
+            return Err(ContradictoryOptions::List(self.touched()));
         }
-        if self.mix.total() == 0 { Err(Impossible::Mix) } else { Ok(()) }
+        if self.mix.total() == 0 { Err(ContradictoryOptions::Mix) } else { Ok(()) }
     }
 }
 
-/// Options that contradict each other.
 #[derive(Clone, Debug, PartialEq, Error)]
-pub enum Impossible {
-    /// No table has so many rows.
+pub enum ContradictoryOptions {
     #[error("thrash: {0} rows; give 1 to {ROWS_MAX}")]
     Rows(u32),
-    /// A transaction is to touch more rows than it may.
     #[error("thrash: SF is {sf} % and ROSE {rose} %; a transaction cannot touch more than it may")]
-    Region {
-        /// SF in per cent.
-        sf: f64,
-        /// ROSE in per cent.
-        rose: f64,
-    },
-    /// A list would have so many values.
+    Region { sf: f64, rose: f64 },
     #[error("thrash: {0} discrete rows a transaction; databases take {LIST_MAX}: lower SF")]
     List(u32),
-    /// All weights are zero.
     #[error("thrash: all weights of the mix are 0; give one of them more")]
     Mix,
 }
@@ -288,18 +269,18 @@ mod tests {
             options.validate().unwrap_err()
         };
         assert_eq!(Options::read().validate(), Ok(()));
-        assert_eq!(refused(|o| o.rows = 0), Impossible::Rows(0));
-        assert_eq!(refused(|o| o.rows = u32::MAX), Impossible::Rows(u32::MAX));
+        assert_eq!(refused(|o| o.rows = 0), ContradictoryOptions::Rows(0));
+        assert_eq!(refused(|o| o.rows = u32::MAX), ContradictoryOptions::Rows(u32::MAX));
         assert_eq!(
             refused(|o| (o.sf, o.rose) = (Share::ALL, Share::STUDY_ROSE[0])),
-            Impossible::Region { sf: 100.0, rose: 25.0 }
+            ContradictoryOptions::Region { sf: 100.0, rose: 25.0 }
         );
         assert_eq!(
             refused(|o| {
                 (o.rows, o.sf, o.placement) = (40_000, Share::ALL, Placement::Discrete);
             }),
-            Impossible::List(40_000)
+            ContradictoryOptions::List(40_000)
         );
-        assert_eq!(refused(|o| o.mix = Mix::default()), Impossible::Mix);
+        assert_eq!(refused(|o| o.mix = Mix::default()), ContradictoryOptions::Mix);
     }
 }

@@ -4,7 +4,6 @@ use super::options::Options;
 use crate::workload::{Condition, Depth};
 use crate::{Column, Failure, Random, Session, Statement, Table, Type, Value};
 
-/// The tables.
 pub(super) const TABLES: [&str; 2] = ["thrash_1", "thrash_2"];
 
 /// The columns that are read and set; the integers come first.
@@ -13,7 +12,6 @@ pub(super) const COLUMNS: [&str; 6] = ["id2", "id3", "id4", "id5", "str1", "str2
 /// How many of the columns are integers.
 const INTEGERS: usize = 4;
 
-/// Characters of a string.
 const STRING_LEN: u16 = 90;
 
 /// Where the sequences of the rows begin: any number would do.
@@ -42,7 +40,6 @@ pub(super) fn row(table: usize, id1: u32) -> Vec<Value<'static>> {
     row_of(i64::from(id1), &mut Random::new(ROWS_SEED, stream))
 }
 
-/// A row with drawn values.
 pub(super) fn row_of(id1: i64, draw: &mut Random) -> Vec<Value<'static>> {
     let mut row = vec![id1.into()];
     row.extend((0..COLUMNS.len()).map(|column| value(column, draw)));
@@ -64,7 +61,6 @@ const CONDITIONS: [[&str; 3]; 2] = [
     ["thrash_2: number of rows", "thrash_2: sum of id1", "thrash_2: no id1 twice"],
 ];
 
-/// Checks both tables.
 pub(super) async fn check(
     rows: u32,
     session: &Session<'_>,

@@ -55,7 +55,6 @@ const NAMES: [&str; 12] = [
 /// The last of the conditions that are quick to check.
 const QUICK: usize = 4;
 
-/// Checks all warehouses.
 pub(super) async fn check(
     session: &Session<'_>,
     scale: Scale,

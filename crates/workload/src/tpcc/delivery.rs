@@ -15,7 +15,6 @@ use crate::{Ending, Failure, Running, Session, Statement, Value};
 use super::inputs::Delivery;
 use super::scale::DISTRICTS;
 
-/// The phases' names.
 pub(super) const PHASES: &[&str] = &["new-order", "order", "lines", "customer"];
 
 static OLDEST: Statement = Statement::new(

@@ -28,6 +28,10 @@ pub(super) struct NewOrder {
 }
 
 impl NewOrder {
+    pub(super) fn line_count(&self) -> i64 {
+        i64::try_from(self.lines.len()).expect("an order has 5 to 15 lines")
+    }
+
     /// Whether the order's own warehouse supplies all of its lines.
     pub(super) fn is_local(&self) -> bool {
         self.lines.iter().all(|line| line.supplier == self.warehouse)
@@ -137,18 +141,15 @@ impl Inputs {
         }
     }
 
-    /// The next Order-Status.
     pub(super) fn order_status(&self, draw: &mut Random) -> OrderStatus {
         let district = draw.between(1, DISTRICTS);
         OrderStatus { customer: self.customer(draw, self.home.0, district) }
     }
 
-    /// The next Delivery.
     pub(super) fn delivery(&self, draw: &mut Random, moment: i64) -> Delivery {
         Delivery { warehouse: self.home.0, carrier: draw.between(1, 10), moment }
     }
 
-    /// The next Stock-Level.
     pub(super) fn stock_level(&self, draw: &mut Random) -> StockLevel {
         let (warehouse, district) = self.home;
         StockLevel { warehouse, district, threshold: draw.between(10, 20) }

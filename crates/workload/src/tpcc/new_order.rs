@@ -18,7 +18,6 @@ use crate::{Ending, Failure, Running, Session, Statement, Value};
 
 use super::inputs::{Line, NewOrder};
 
-/// The phases' names.
 pub(super) const PHASES: &[&str] = &["I", "order", "II"];
 
 static WAREHOUSE: Statement = Statement::new("SELECT w_tax FROM warehouse WHERE w_id = ?");
@@ -101,7 +100,6 @@ async fn take_number(order: &NewOrder, session: &Session<'_>) -> Result<i64, Fai
 
 async fn insert_order(order: &NewOrder, number: i64, session: &Session<'_>) -> Result<(), Failure> {
     let key: [Value<'_>; 3] = [order.warehouse.into(), order.district.into(), number.into()];
-    let lines = i64::try_from(order.lines.len()).unwrap_or(i64::MAX);
     let [w, d, o] = key.clone();
     let values = [
         w,
@@ -110,7 +108,7 @@ async fn insert_order(order: &NewOrder, number: i64, session: &Session<'_>) -> R
         order.customer.into(),
         order.moment.into(),
         Value::Null,
-        lines.into(),
+        order.line_count().into(),
         i64::from(order.is_local()).into(),
     ];
     session.execute(&INSERT_ORDER, &values).await?;

@@ -10,7 +10,6 @@ use crate::{Ending, Failure, Running, Session, Statement, Value};
 use super::customer;
 use super::inputs::OrderStatus;
 
-/// The phases' names.
 pub(super) const PHASES: &[&str] = &["customer", "order", "lines"];
 
 static CUSTOMER: Statement = Statement::new(

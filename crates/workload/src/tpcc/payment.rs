@@ -22,7 +22,6 @@ use crate::{Ending, Failure, Running, Session, Statement, Value};
 use super::customer;
 use super::inputs::Payment;
 
-/// The phases' names.
 pub(super) const PHASES: &[&str] = &["I", "II", "III"];
 
 /// The longest that is kept of a customer's past.

@@ -33,19 +33,21 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::workload::Transaction;
 use crate::{Dialect, Ending, Failure, Procedure, Running, Session, Statement, Value};
 
 use super::inputs::{Customer, Delivery, Key, Line, NewOrder, OrderStatus, Payment, StockLevel};
 
-/// The phase of every kind.
 pub(super) const PHASES: &[&str] = &["call"];
 
 /// With these words a procedure undoes an order of an item that does not exist.
 const UNUSED: &str = "tpcc: unused item";
 
 /// Where the logic of the transactions is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Form {
     /// In the clients, which send the statements one by one.
     #[default]
@@ -55,7 +57,6 @@ pub enum Form {
 }
 
 impl Form {
-    /// A transaction in this form.
     pub(super) fn of<T: Called>(self, inputs: T) -> Arc<dyn Transaction> {
         match self {
             Form::Statements => Arc::new(inputs),
@@ -76,10 +77,8 @@ pub(super) fn of(dialect: Dialect) -> Vec<Procedure> {
 
 /// A transaction that a procedure can do.
 pub(super) trait Called: Transaction + Sized + 'static {
-    /// The call.
     const CALL: &Statement;
 
-    /// Its values.
     fn values(&self) -> Vec<Value<'_>>;
 
     /// Whether it is to be undone when the procedure finds that an item does not exist.
@@ -88,7 +87,6 @@ pub(super) trait Called: Transaction + Sized + 'static {
     }
 }
 
-/// A transaction as a call.
 #[derive(Debug)]
 struct Call<T>(Arc<T>);
 
@@ -147,7 +145,7 @@ impl Called for NewOrder {
             self.district.into(),
             self.customer.into(),
             self.moment.into(),
-            i64::try_from(self.lines.len()).unwrap_or(i64::MAX).into(),
+            self.line_count().into(),
             i64::from(self.is_local()).into(),
             list(&self.lines, |line| line.item),
             list(&self.lines, |line| line.supplier),

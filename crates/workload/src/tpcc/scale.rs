@@ -12,7 +12,6 @@ const CUSTOMERS: i32 = 3_000;
 const LEAST_CUSTOMERS: u32 = 10;
 const LAST_NAMES: i32 = 1_000;
 
-/// The size of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     warehouses: i32,
@@ -22,14 +21,11 @@ pub struct Scale {
 
 /// A size that no database of this workload has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ScaleError {
-    /// Too few or too many warehouses.
+pub enum TpccScaleError {
     #[error("a number of warehouses from 1 to {MOST_WAREHOUSES} is needed, not {0}")]
     Warehouses(u32),
-    /// Too few or too many items.
     #[error("a number of items from 1 to {ITEMS} is needed, not {0}")]
     Items(u32),
-    /// Too few or too many customers.
     #[error("a number of customers from {LEAST_CUSTOMERS} to {CUSTOMERS} is needed, not {0}")]
     Customers(u32),
 }
@@ -37,41 +33,32 @@ pub enum ScaleError {
 impl Scale {
     /// So many warehouses as the specification fills them (clause 4.3.3.1): each with stock of
     /// 100,000 items and with ten districts of 3,000 customers and as many orders.
-    ///
-    /// # Errors
-    /// [`ScaleError::Warehouses`].
-    pub fn new(warehouses: u32) -> Result<Self, ScaleError> {
+    pub fn new(warehouses: u32) -> Result<Self, TpccScaleError> {
         let warehouses =
-            within(warehouses, 1, MOST_WAREHOUSES).ok_or(ScaleError::Warehouses(warehouses))?;
+            within(warehouses, 1, MOST_WAREHOUSES).ok_or(TpccScaleError::Warehouses(warehouses))?;
         Ok(Scale { warehouses, items: ITEMS, customers: CUSTOMERS })
     }
 
     /// The same warehouses with fewer items, and with fewer customers in each district: not a
     /// database of the specification any more, but one for tests and small machines.
-    ///
-    /// # Errors
-    /// [`ScaleError::Items`], [`ScaleError::Customers`].
-    pub fn reduced(self, items: u32, customers: u32) -> Result<Self, ScaleError> {
-        let items = within(items, 1, ITEMS).ok_or(ScaleError::Items(items))?;
+    pub fn reduced(self, items: u32, customers: u32) -> Result<Self, TpccScaleError> {
+        let items = within(items, 1, ITEMS).ok_or(TpccScaleError::Items(items))?;
         let customers = within(customers, LEAST_CUSTOMERS, CUSTOMERS)
-            .ok_or(ScaleError::Customers(customers))?;
+            .ok_or(TpccScaleError::Customers(customers))?;
         Ok(Scale { items, customers, ..self })
     }
 
     /// Warehouses, numbered from 1.
-    #[must_use]
     pub fn warehouses(self) -> i32 {
         self.warehouses
     }
 
     /// Items, numbered from 1.
-    #[must_use]
     pub fn items(self) -> i32 {
         self.items
     }
 
     /// Customers of each district, numbered from 1; a district starts with as many orders.
-    #[must_use]
     pub fn customers(self) -> i32 {
         self.customers
     }

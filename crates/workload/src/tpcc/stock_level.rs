@@ -10,10 +10,8 @@ use crate::{Ending, Failure, Running, Session, Statement};
 
 use super::inputs::StockLevel;
 
-/// The phases' names.
 pub(super) const PHASES: &[&str] = &["district", "stock"];
 
-/// The orders looked at.
 const ORDERS: i64 = 20;
 
 static DISTRICT: Statement =

@@ -64,23 +64,17 @@ impl Mix {
     /// 47 % New-Order, 47 % Payment, 6 % Delivery: of the deterioration study, Section 3.4.
     pub const WRITES: Mix = Mix { name: "writes", shares: [47, 47, 0, 6, 0] };
 
-    /// All of them.
     pub const ALL: [Mix; 4] = [Mix::STANDARD, Mix::PAYMENT_HEAVY, Mix::DETERIORATION, Mix::WRITES];
 
-    /// The mix of a name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Mix> {
         Mix::ALL.into_iter().find(|mix| mix.name == name)
     }
 
-    /// Its name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.name
     }
 
     /// The share of each kind in per cent, by their places among the workload's kinds.
-    #[must_use]
     pub fn shares(self) -> [u8; 5] {
         self.shares
     }
@@ -106,7 +100,6 @@ pub(super) struct Terminal {
     dealt: Option<usize>,
     /// The kind before.
     last: Option<usize>,
-    /// Transactions so far.
     count: i64,
 }
 

@@ -53,7 +53,6 @@ pub(super) async fn request(session: &Session<'_>, item: i64) -> Result<Page, Fa
     Ok(Page::default())
 }
 
-/// A change of an item.
 #[derive(Debug)]
 pub(super) struct AdminConfirm {
     pub(super) item: i64,

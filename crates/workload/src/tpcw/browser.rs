@@ -28,7 +28,7 @@ use super::cart::{CartChange, ShoppingCart};
 use super::catalogue::Listing;
 use super::customer::{BuyRequest, Identity, NewAddress, NewCustomer};
 use super::draws;
-use super::keys::Keys;
+use super::keys::ShopKeys;
 use super::mix::{Interaction, Mix};
 use super::population::{
     CARDS, DAY_US, SHIPPINGS, SUBJECTS, TODAY, address_lines, country_name, pictures,
@@ -73,19 +73,18 @@ pub(super) struct Cart {
 
 /// The memory of a browser, shared with the interaction under way.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shared(Arc<Mutex<Memory>>);
+pub(super) struct SharedMemory(Arc<Mutex<Memory>>);
 
-impl Shared {
+impl SharedMemory {
     pub(super) fn with<T>(&self, see: impl FnOnce(&mut Memory) -> T) -> T {
         see(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// One of the clients.
 pub(super) struct Browser {
     scale: Scale,
     mix: Mix,
-    keys: Arc<Keys>,
+    keys: Arc<ShopKeys>,
     draw: Random,
     thinks: bool,
     think_time: Duration,
@@ -96,11 +95,17 @@ pub(super) struct Browser {
     page: Option<Interaction>,
     /// The item that is looked at.
     item: i64,
-    memory: Shared,
+    memory: SharedMemory,
 }
 
 impl Browser {
-    pub(super) fn new(scale: Scale, mix: Mix, thinks: bool, keys: Arc<Keys>, draw: Random) -> Self {
+    pub(super) fn new(
+        scale: Scale,
+        mix: Mix,
+        thinks: bool,
+        keys: Arc<ShopKeys>,
+        draw: Random,
+    ) -> Self {
         let mut browser = Browser {
             scale,
             mix,
@@ -112,7 +117,7 @@ impl Browser {
             session_end: Duration::ZERO,
             page: None,
             item: 1,
-            memory: Shared::default(),
+            memory: SharedMemory::default(),
         };
         browser.think();
         browser
@@ -154,8 +159,8 @@ impl Browser {
 
     /// The browser's time, in microseconds since 1970.
     fn now(&self) -> i64 {
-        let passed = i64::try_from(self.clock.as_micros()).unwrap_or(i64::MAX);
-        (i64::from(TODAY) * DAY_US).saturating_add(passed)
+        let passed = i64::try_from(self.clock.as_micros()).expect("a run is far shorter");
+        i64::from(TODAY) * DAY_US + passed
     }
 
     fn action(&mut self, from: Option<Interaction>, page: Interaction) -> Action {
@@ -298,7 +303,7 @@ fn refresh(draw: &mut Random, lines: &[(i64, i64)]) -> Vec<(i64, i64)> {
     }
     let mut rest = lines.to_vec();
     let mut changed = Vec::new();
-    let last = i32::try_from(lines.len()).unwrap_or(i32::MAX);
+    let last = i32::try_from(lines.len()).expect("a page shows far fewer lines");
     for _ in 0..draw.between(1, last.max(1)) {
         let place = draw.index(rest.len().max(1));
         if rest.is_empty() {
@@ -334,7 +339,7 @@ mod tests {
 
     fn browser(mix: Mix, seed: u64) -> Browser {
         let scale = Scale::new(1_000, 1).unwrap();
-        Browser::new(scale, mix, true, Arc::new(Keys::new()), Random::new(seed, 0))
+        Browser::new(scale, mix, true, Arc::new(ShopKeys::new()), Random::new(seed, 0))
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use super::browser::Cart;
 use super::catalogue;
-use super::keys::Keys;
+use super::keys::ShopKeys;
 use super::visit::Page;
 use crate::{Failure, Session, Statement};
 
@@ -39,7 +39,6 @@ const SHOW: Statement = Statement::new(
      WHERE scl_sc_id = ? AND i_id = scl_i_id ORDER BY scl_i_id",
 );
 
-/// A request for the cart.
 #[derive(Debug)]
 pub(super) struct ShoppingCart {
     /// The cart; none makes one.
@@ -53,7 +52,6 @@ pub(super) struct ShoppingCart {
     pub(super) now: i64,
 }
 
-/// What happens to the cart.
 #[derive(Debug)]
 pub(super) enum CartChange {
     None,
@@ -64,7 +62,11 @@ pub(super) enum CartChange {
 }
 
 impl ShoppingCart {
-    pub(super) async fn run(&self, keys: &Keys, session: &Session<'_>) -> Result<Page, Failure> {
+    pub(super) async fn run(
+        &self,
+        keys: &ShopKeys,
+        session: &Session<'_>,
+    ) -> Result<Page, Failure> {
         catalogue::promotion(session, self.promoted).await?;
         session.phase(1);
         let cart = self.open(keys, session).await?;
@@ -83,7 +85,7 @@ impl ShoppingCart {
     }
 
     /// The number of the cart, which is there then.
-    async fn open(&self, keys: &Keys, session: &Session<'_>) -> Result<i64, Failure> {
+    async fn open(&self, keys: &ShopKeys, session: &Session<'_>) -> Result<i64, Failure> {
         if let Some(cart) = self.cart {
             let touched = session.execute(&TOUCH, &[self.now.into(), cart.into()]).await?;
             let missing = Failure::Unexpected("shopping_cart: one is missing");
@@ -124,7 +126,6 @@ async fn refresh(
     Ok(())
 }
 
-/// The cart as it is.
 pub(super) async fn show(session: &Session<'_>, cart: i64) -> Result<Page, Failure> {
     let rows = session.query(&SHOW, &[cart.into()]).await?;
     let line = |row| Some((rows.int(row, 0)?, rows.int(row, 1)?));

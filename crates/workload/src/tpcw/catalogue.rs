@@ -61,7 +61,6 @@ const BY_SUBJECT: Statement = Statement::new(
      WHERE i_subject = ? AND a_id = i_a_id ORDER BY i_title LIMIT 50",
 );
 
-/// A list of books.
 #[derive(Debug)]
 pub(super) enum Listing {
     /// The newest of a subject.
@@ -101,7 +100,6 @@ async fn best_sellers(session: &Session<'_>, subject: &str) -> Result<Rows, Fail
     session.query(&BEST_SELLERS, &[(newest - LATE_ORDERS).into(), subject.into()]).await
 }
 
-/// The largest order number.
 pub(super) async fn newest_order(session: &Session<'_>) -> Result<i64, Failure> {
     let missing = "orders: none is there";
     let rows = session.query_some(&NEWEST_ORDER, &[], missing).await?;

@@ -49,9 +49,9 @@ const STOCKS: Statement = Statement::new("SELECT i_id, i_stock FROM item ORDER B
 const EMPTY_LINES: &str = "SELECT COUNT(*) FROM shopping_cart_line WHERE scl_qty < 1";
 
 /// Rows of a table, and those of them that have what they refer to: as many.
-type Reference = (&'static str, &'static str, &'static str);
+type ForeignKey = (&'static str, &'static str, &'static str);
 
-const CART_REFERENCES: [Reference; 2] = [
+const CART_REFERENCES: [ForeignKey; 2] = [
     (
         "cart lines without an item",
         "SELECT COUNT(*) FROM shopping_cart_line",
@@ -64,7 +64,7 @@ const CART_REFERENCES: [Reference; 2] = [
     ),
 ];
 
-const REFERENCES: [Reference; 6] = [
+const REFERENCES: [ForeignKey; 6] = [
     (
         "items without an author",
         "SELECT COUNT(*) FROM item",
@@ -98,7 +98,6 @@ const REFERENCES: [Reference; 6] = [
     ),
 ];
 
-/// The names of the conditions.
 const TOTALS: &str = "tpcw order totals";
 const ORDER_LINES: &str = "tpcw order lines";
 const PAID: &str = "tpcw payments";
@@ -110,7 +109,6 @@ const POPULATION: &str = "tpcw population";
 /// How many offences of a kind are told.
 const TOLD: usize = 3;
 
-/// Looks at all conditions.
 pub(super) async fn check(
     scale: Scale,
     session: &Session<'_>,
@@ -126,7 +124,6 @@ pub(super) async fn check(
     Ok(conditions)
 }
 
-/// Offences against one condition.
 #[derive(Debug, Default)]
 struct Offences {
     count: usize,
@@ -270,7 +267,7 @@ async fn carts(session: &Session<'_>) -> Result<Offences, Failure> {
     Ok(offences)
 }
 
-async fn references(session: &Session<'_>, references: &[Reference]) -> Result<Offences, Failure> {
+async fn references(session: &Session<'_>, references: &[ForeignKey]) -> Result<Offences, Failure> {
     let mut offences = Offences::default();
     for (what, all, good) in references {
         let missing = count(session, all).await? - count(session, good).await?;

@@ -11,7 +11,7 @@
 
 use super::cart;
 use super::draws;
-use super::keys::Keys;
+use super::keys::ShopKeys;
 use super::population::DAY_US;
 use super::visit::Page;
 use crate::{Failure, Session, Statement};
@@ -86,7 +86,6 @@ pub(super) struct BuyRequest {
     pub(super) now: i64,
 }
 
-/// Who wants to buy.
 #[derive(Debug)]
 pub(super) enum Identity {
     /// The name of a user, whose password is the same in small letters.
@@ -116,7 +115,11 @@ pub(super) struct NewAddress {
 }
 
 impl BuyRequest {
-    pub(super) async fn run(&self, keys: &Keys, session: &Session<'_>) -> Result<Page, Failure> {
+    pub(super) async fn run(
+        &self,
+        keys: &ShopKeys,
+        session: &Session<'_>,
+    ) -> Result<Page, Failure> {
         let customer = match &self.identity {
             Identity::Known(user) => sign_in(session, user, self.now).await?,
             Identity::New(customer) => customer.sign_up(keys, session, self.now).await?,
@@ -147,7 +150,12 @@ fn check_password(password: Option<&str>, user: &str) -> Result<(), Failure> {
 }
 
 impl NewCustomer {
-    async fn sign_up(&self, keys: &Keys, session: &Session<'_>, now: i64) -> Result<i64, Failure> {
+    async fn sign_up(
+        &self,
+        keys: &ShopKeys,
+        session: &Session<'_>,
+        now: i64,
+    ) -> Result<i64, Failure> {
         let (address, _) = self.address.enter(keys, session).await?;
         let customer = keys.customers.take(session).await?;
         let user = draws::syllables(customer);
@@ -180,7 +188,7 @@ impl NewAddress {
     /// The numbers of the address, which is there then, and of its country.
     pub(super) async fn enter(
         &self,
-        keys: &Keys,
+        keys: &ShopKeys,
         session: &Session<'_>,
     ) -> Result<(i64, i64), Failure> {
         let missing = "country: one is missing";

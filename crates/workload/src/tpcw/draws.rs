@@ -49,8 +49,8 @@ pub(super) fn name(draw: &mut Random, list: &[&'static str]) -> &'static str {
 /// NURand(A, x, y) of clause 2.1.13: numbers with many ones in their lower bits come more often.
 pub(super) fn nurand(draw: &mut Random, a: i32, low: i32, high: i32) -> i32 {
     let drawn = i64::from(draw.between(0, a) | draw.between(low, high));
-    let width = (i64::from(high) - i64::from(low) + 1).max(1);
-    i32::try_from(drawn % width + i64::from(low)).unwrap_or(low)
+    let width = i64::from(high) - i64::from(low) + 1;
+    i32::try_from(drawn % width + i64::from(low)).expect("from `low` to `high`")
 }
 
 /// The syllables of a number's digits, of all of them: what users are called by.

@@ -12,7 +12,7 @@
 //! sell more than others, and the heaviest query of the benchmark gets lighter the longer it runs.
 //!
 //! Two shops on the same tables, one of which takes over from the other while that is still at
-//! work, share the counters too: the second is made [from the first](super::Tpcw::with_mix).
+//! work, share the counters too: the second is made [from the first](super::Tpcw::in_the_shop_of).
 //!
 //! # Limits
 //! Clients of two processes, or of two shops that know nothing of each other, take the same numbers
@@ -26,7 +26,7 @@ use crate::{Failure, Session, Statement};
 
 /// The next numbers of a run's new rows.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct ShopKeys {
     pub(super) customers: Counter,
     pub(super) addresses: Counter,
     pub(super) orders: Counter,
@@ -40,9 +40,9 @@ pub(super) struct Counter {
     next: OnceLock<AtomicI64>,
 }
 
-impl Keys {
+impl ShopKeys {
     pub(super) fn new() -> Self {
-        Keys {
+        ShopKeys {
             customers: Counter::new("SELECT MAX(c_id) FROM customer"),
             addresses: Counter::new("SELECT MAX(addr_id) FROM address"),
             orders: Counter::new("SELECT MAX(o_id) FROM orders"),

@@ -23,7 +23,6 @@
 use crate::Random;
 use crate::workload::Kind;
 
-/// The fourteen web interactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Interaction {
     /// Greets the customer.
@@ -101,7 +100,6 @@ impl Interaction {
     ];
 
     /// Its place in [`Interaction::ALL`] and among the workload's kinds.
-    #[must_use]
     pub fn place(self) -> usize {
         self as usize
     }
@@ -122,11 +120,8 @@ pub enum Mix {
 type Leads = [&'static [(i32, Interaction)]; COUNT];
 
 impl Mix {
-    /// All of them.
     pub const ALL: [Mix; 3] = [Mix::Browsing, Mix::Shopping, Mix::Ordering];
 
-    /// Its name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Mix::Browsing => "browsing",
@@ -136,7 +131,6 @@ impl Mix {
     }
 
     /// An interaction's share of all in the long run, in hundredths of a percent (clause 5.2.1).
-    #[must_use]
     pub fn share(self, of: Interaction) -> u32 {
         let shares = match self {
             Mix::Browsing => {

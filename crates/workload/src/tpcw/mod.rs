@@ -75,12 +75,12 @@ mod visit;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use mix::{Interaction, Mix};
-pub use scale::{Scale, ScaleError};
+pub use scale::{Scale, TpcwScaleError};
 
 use crate::workload::{Client, Condition, Depth, Kind, Workload};
 use crate::{Random, Running, Session, Table, Value};
 use browser::Browser;
-use keys::Keys;
+use keys::ShopKeys;
 
 /// The bookshop, and how its customers behave.
 #[derive(Debug)]
@@ -90,34 +90,31 @@ pub struct Tpcw {
     thinks: bool,
     /// The counters of the clients that are there; they end with them, so that a later run looks at
     /// the tables again, which may have been loaded anew. Shops on the same tables share them.
-    keys: Arc<Mutex<Weak<Keys>>>,
+    keys: Arc<Mutex<Weak<ShopKeys>>>,
 }
 
 impl Tpcw {
     /// A shop of a size, with customers who do not think.
-    #[must_use]
     pub fn new(scale: Scale, mix: Mix) -> Self {
         Tpcw { scale, mix, thinks: false, keys: Arc::default() }
     }
 
     /// The same, whose customers think between pages: negative exponentially, 7 s in the mean and
     /// 70 s at most (clause 5.3.2.1).
-    #[must_use]
     pub fn with_think_time(self) -> Self {
         Tpcw { thinks: true, ..self }
     }
 
     /// Customers who come to the shop of others while those are still there: all of them take their
     /// numbers from the same counters. Both are of the same scale.
-    #[must_use]
     pub fn in_the_shop_of(self, others: &Tpcw) -> Self {
         Tpcw { keys: Arc::clone(&others.keys), ..self }
     }
 
-    fn keys(&self) -> Arc<Keys> {
+    fn keys(&self) -> Arc<ShopKeys> {
         let mut kept = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         kept.upgrade().unwrap_or_else(|| {
-            let keys = Arc::new(Keys::new());
+            let keys = Arc::new(ShopKeys::new());
             *kept = Arc::downgrade(&keys);
             keys
         })

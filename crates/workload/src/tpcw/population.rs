@@ -63,28 +63,29 @@ pub(super) const SHIPPINGS: [&str; 6] = ["AIR", "UPS", "FEDEX", "SHIP", "COURIER
 const STATUSES: [&str; 4] = ["PROCESSING", "SHIPPED", "PENDING", "DENIED"];
 
 type Row = Vec<Value<'static>>;
-type Rows<'s> = Box<dyn Iterator<Item = Row> + Send + 's>;
+type RowStream<'s> = Box<dyn Iterator<Item = Row> + Send + 's>;
 
 /// The rows of a table, by its place in [`schema::tables`].
-pub(super) fn rows(scale: Scale, table: usize) -> Rows<'static> {
+pub(super) fn rows(scale: Scale, table: usize) -> RowStream<'static> {
     match table {
         schema::COUNTRY => Box::new((1..=COUNTRIES).map(country)),
         schema::ADDRESS => Box::new((1..=scale.addresses()).map(address)),
         schema::CUSTOMER => Box::new((1..=scale.customers).map(move |id| customer(scale, id))),
         schema::AUTHOR => Box::new((1..=scale.authors()).map(move |id| author(scale, id))),
         schema::ITEM => Box::new((1..=scale.items).map(move |id| item(scale, id))),
-        schema::ORDERS => Box::new((1..=scale.orders()).map(move |id| Order::new(scale, id).row())),
-        schema::ORDER_LINE => {
-            Box::new((1..=scale.orders()).flat_map(move |id| Order::new(scale, id).line_rows()))
+        schema::ORDERS => {
+            Box::new((1..=scale.orders()).map(move |id| OrderAtStart::new(scale, id).row()))
         }
+        schema::ORDER_LINE => Box::new(
+            (1..=scale.orders()).flat_map(move |id| OrderAtStart::new(scale, id).line_rows()),
+        ),
         schema::CC_XACTS => {
-            Box::new((1..=scale.orders()).map(move |id| Order::new(scale, id).payment_row()))
+            Box::new((1..=scale.orders()).map(move |id| OrderAtStart::new(scale, id).payment_row()))
         }
         _ => Box::new(std::iter::empty()),
     }
 }
 
-/// The draws of a row.
 fn draw(table: usize, id: i32) -> Random {
     Random::new(SEED + table as u64, u64::from(id.unsigned_abs()))
 }
@@ -241,14 +242,14 @@ fn related(draw: &mut Random, items: i32) -> Vec<i32> {
 }
 
 /// One kind of book in an order.
-struct Line {
+struct LineAtStart {
     item: i32,
     sale: Sale,
     comment: String,
 }
 
 /// An order, with its lines and its payment.
-struct Order {
+struct OrderAtStart {
     id: i32,
     customer: i32,
     date: i64,
@@ -256,16 +257,16 @@ struct Order {
     shipping: &'static str,
     addresses: [i32; 2],
     status: &'static str,
-    lines: Vec<Line>,
+    lines: Vec<LineAtStart>,
     payment: Random,
 }
 
-impl Order {
+impl OrderAtStart {
     fn new(scale: Scale, id: i32) -> Self {
         let mut draw = draw(schema::ORDERS, id);
         let lines = (0..draw.between(1, 5)).map(|_| line(&mut draw, scale)).collect();
         let date = i64::from(TODAY - draw.between(1, 60)) * DAY_US;
-        Order {
+        OrderAtStart {
             id,
             customer: draw.between(1, scale.customers),
             date,
@@ -300,7 +301,7 @@ impl Order {
     }
 
     fn line_rows(self) -> impl Iterator<Item = Row> {
-        (1..).zip(self.lines).map(move |(number, line): (i32, Line)| {
+        (1..).zip(self.lines).map(move |(number, line): (i32, LineAtStart)| {
             vec![
                 self.id.into(),
                 number.into(),
@@ -330,9 +331,9 @@ impl Order {
     }
 }
 
-fn line(draw: &mut Random, scale: Scale) -> Line {
+fn line(draw: &mut Random, scale: Scale) -> LineAtStart {
     let item = draw.between(1, scale.items);
-    Line {
+    LineAtStart {
         item,
         sale: Sale {
             quantity: draw.between(1, 300).into(),

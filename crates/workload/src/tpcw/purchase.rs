@@ -10,7 +10,7 @@
 use super::browser::Cart;
 use super::customer::NewAddress;
 use super::draws;
-use super::keys::Keys;
+use super::keys::ShopKeys;
 use super::population::DAY_US;
 use super::rules::{Sale, Totals, stock_after, totals};
 use super::visit::Page;
@@ -70,7 +70,7 @@ pub(super) struct BuyConfirm {
 }
 
 /// Who buys, and where it goes.
-struct Buyer {
+struct BuyerRow {
     id: i64,
     name: String,
     discount: i64,
@@ -81,7 +81,11 @@ struct Buyer {
 }
 
 impl BuyConfirm {
-    pub(super) async fn run(&self, keys: &Keys, session: &Session<'_>) -> Result<Page, Failure> {
+    pub(super) async fn run(
+        &self,
+        keys: &ShopKeys,
+        session: &Session<'_>,
+    ) -> Result<Page, Failure> {
         let (Some(customer), Some(cart)) = (self.customer, self.cart) else {
             return Ok(Page::default());
         };
@@ -106,24 +110,30 @@ impl BuyConfirm {
         Ok(Page { cart: Some(Cart { id: cart, lines: Vec::new() }), ..Page::default() })
     }
 
-    async fn buyer(&self, keys: &Keys, session: &Session<'_>, id: i64) -> Result<Buyer, Failure> {
+    async fn buyer(
+        &self,
+        keys: &ShopKeys,
+        session: &Session<'_>,
+        id: i64,
+    ) -> Result<BuyerRow, Failure> {
         let missing = "customer, address: one is missing";
         let rows = session.query_some(&CUSTOMER, &[id.into()], missing).await?;
         let number = |column| rows.number(0, column, missing);
-        let name = format!("{} {}", rows.text(0, 0).unwrap_or(""), rows.text(0, 1).unwrap_or(""));
+        let text = |column| rows.text(0, column).ok_or(Failure::Unexpected(missing));
+        let name = format!("{} {}", text(0)?, text(1)?);
         let home = number(3)?;
         let (ship_address, country) = match &self.address {
             Some(address) => address.enter(keys, session).await?,
             None => (home, number(4)?),
         };
-        Ok(Buyer { id, name, discount: number(2)?, bill_address: home, ship_address, country })
+        Ok(BuyerRow { id, name, discount: number(2)?, bill_address: home, ship_address, country })
     }
 
     async fn order(
         &self,
         session: &Session<'_>,
         order: i64,
-        buyer: &Buyer,
+        buyer: &BuyerRow,
         totals: Totals,
     ) -> Result<(), Failure> {
         let values = [
@@ -168,7 +178,7 @@ impl BuyConfirm {
         &self,
         session: &Session<'_>,
         order: i64,
-        buyer: &Buyer,
+        buyer: &BuyerRow,
         totals: Totals,
     ) -> Result<(), Failure> {
         let values = [

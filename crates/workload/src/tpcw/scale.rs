@@ -39,30 +39,25 @@ pub struct Scale {
 
 /// A size that the specification does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ScaleError {
-    /// The number of items is none of those.
+pub enum TpcwScaleError {
     #[error("{0} items: TPC-W has 1000, 10000 or 100000 here")]
     Items(u32),
-    /// The number of browsers is 0 or too large.
     #[error("{0} emulated browsers: choose 1 to {MOST_BROWSERS}")]
     Browsers(u32),
 }
 
 impl Scale {
     /// A store with so many items, its customers for so many emulated browsers.
-    ///
-    /// # Errors
-    /// See [`ScaleError`].
-    pub fn new(items: u32, browsers: u32) -> Result<Self, ScaleError> {
+    pub fn new(items: u32, browsers: u32) -> Result<Self, TpcwScaleError> {
         let items = i32::try_from(items)
             .ok()
             .filter(|items| ITEMS.iter().any(|(known, _)| known == items))
-            .ok_or(ScaleError::Items(items))?;
+            .ok_or(TpcwScaleError::Items(items))?;
         let customers = i32::try_from(browsers)
             .ok()
             .filter(|_| (1..=MOST_BROWSERS).contains(&browsers))
             .map(|browsers| browsers * CUSTOMERS)
-            .ok_or(ScaleError::Browsers(browsers))?;
+            .ok_or(TpcwScaleError::Browsers(browsers))?;
         Ok(Scale { items, customers })
     }
 

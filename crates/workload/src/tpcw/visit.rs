@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::admin::{self, AdminConfirm};
-use super::browser::{Cart, Shared};
+use super::browser::{Cart, SharedMemory};
 use super::cart::ShoppingCart;
 use super::catalogue::{self, Listing};
 use super::customer::{self, BuyRequest};
-use super::keys::Keys;
+use super::keys::ShopKeys;
 use super::mix::Interaction;
 use super::purchase::BuyConfirm;
 use crate::workload::Transaction;
@@ -50,16 +50,13 @@ pub(super) enum Action {
 /// What a page shows that later requests are made of.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// Items to look at.
     pub(super) items: Option<Vec<i64>>,
-    /// The cart.
     pub(super) cart: Option<Cart>,
-    /// Who the customer is.
     pub(super) customer: Option<i64>,
 }
 
 impl Action {
-    async fn run(&self, keys: &Keys, session: &Session<'_>) -> Result<Page, Failure> {
+    async fn run(&self, keys: &ShopKeys, session: &Session<'_>) -> Result<Page, Failure> {
         match self {
             Action::Home { customer, promoted } => {
                 catalogue::home(session, *customer, *promoted).await
@@ -85,9 +82,9 @@ impl Action {
 pub(super) struct Visit {
     pub(super) interaction: Interaction,
     pub(super) action: Action,
-    pub(super) keys: Arc<Keys>,
+    pub(super) keys: Arc<ShopKeys>,
     pub(super) page: Mutex<Page>,
-    pub(super) memory: Shared,
+    pub(super) memory: SharedMemory,
 }
 
 impl Transaction for Visit {

@@ -84,10 +84,10 @@ fn hash(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::workload::PlacementName;
+    use tidegate_workload::thrash::Placement;
 
     fn spec(updates: u16, primary_key: bool) -> ThrashSpec {
-        let placement = PlacementName::default();
+        let placement = Placement::default();
         let reads = 1 - updates;
         let (rows, sf, rose, changes, joins) = (30_000, 1.0, 100.0, 0, 0);
         ThrashSpec { rows, primary_key, sf, rose, placement, reads, updates, changes, joins }

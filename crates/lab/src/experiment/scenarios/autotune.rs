@@ -4,33 +4,23 @@
 //! `mpl` are the limits to start with. A batchset is a controller; the limit over time is kept
 //! beside the throughput of every interval.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 use crate::experiment::values::AlgorithmName;
 
-/// Its keys.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Keys {
-    /// The controllers.
+pub(super) struct AutotuneFactors {
     control: Vec<AlgorithmName>,
 }
 
-/// See the module.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Autotune {
-    recipes: Vec<Recipe>,
-}
-
-impl Factors for Keys {
+impl ScenarioFactors for AutotuneFactors {
     const NAME: &'static str = "autotune";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
+    fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {
         if self.control.is_empty() {
             return Err(Complaint::about("factors.control", " names no controller"));
         }
@@ -41,16 +31,6 @@ impl Factors for Keys {
             treatment: Treatment { admission, buffer: common.buffer, ..Treatment::default() },
         };
         let recipes = common.controlled(&controls)?.into_iter().map(recipe).collect();
-        Ok(Arc::new(Autotune { recipes }))
-    }
-}
-
-impl Scenario for Autotune {
-    fn name(&self) -> &'static str {
-        Keys::NAME
-    }
-
-    fn batchsets(&self, _: bool) -> Vec<Recipe> {
-        self.recipes.clone()
+        Ok(Scenario::of::<Self>(recipes))
     }
 }

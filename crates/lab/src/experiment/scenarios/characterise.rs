@@ -4,41 +4,23 @@
 //! Without `clients` an MPL is a number of clients. With it that many clients wait before a gate
 //! that lets in as many as the MPL says, which is what both studies did.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 
 /// It has no keys of its own.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Keys {}
+pub(super) struct CharacteriseFactors {}
 
-/// See the module.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Characterise {
-    recipe: Recipe,
-}
-
-impl Factors for Keys {
+impl ScenarioFactors for CharacteriseFactors {
     const NAME: &'static str = "characterise";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
+    fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {
         let treatment =
             Treatment { admission: common.fixed()?, buffer: common.buffer, ..Treatment::default() };
-        Ok(Arc::new(Characterise { recipe: Recipe { workload: common.workload()?, treatment } }))
-    }
-}
-
-impl Scenario for Characterise {
-    fn name(&self) -> &'static str {
-        Keys::NAME
-    }
-
-    fn batchsets(&self, _: bool) -> Vec<Recipe> {
-        vec![self.recipe.clone()]
+        Ok(Scenario::of::<Self>(vec![Recipe { workload: common.workload()?, treatment }]))
     }
 }

@@ -8,40 +8,30 @@
 //! memory.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::{Aging, Split, Treatment};
 use crate::experiment::values::{Bytes, Period};
 
-/// Its keys.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Keys {
-    /// How many transactions.
+pub(super) struct DeteriorateFactors {
     transactions: Option<NonZeroU64>,
     /// Time between two looks at the trees.
     look: Option<Period>,
     /// How full nodes are split; as they are when nothing is said.
     split: Vec<Split>,
-    /// Amounts of memory for pages.
     buffers: Vec<Bytes>,
 }
 
-/// See the module.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Deteriorate {
-    recipes: Vec<Recipe>,
-}
-
-impl Factors for Keys {
+impl ScenarioFactors for DeteriorateFactors {
     const NAME: &'static str = "deteriorate";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
+    fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {
         let missing = || Complaint::missing("`factors.transactions` is missing");
         let transactions = self.transactions.ok_or_else(missing)?.get();
         let look = self.look.map_or(Duration::from_secs(10), |period| period.0);
@@ -62,21 +52,11 @@ impl Factors for Keys {
                 ..Treatment::default()
             },
         });
-        Ok(Arc::new(Deteriorate { recipes: recipes.collect() }))
+        Ok(Scenario::of::<Self>(recipes.collect()))
     }
 }
 
 /// The values of a list, or the one there is without it.
 fn each_or<T: Copy>(list: &[T], otherwise: Option<T>) -> Vec<Option<T>> {
     if list.is_empty() { vec![otherwise] } else { list.iter().copied().map(Some).collect() }
-}
-
-impl Scenario for Deteriorate {
-    fn name(&self) -> &'static str {
-        Keys::NAME
-    }
-
-    fn batchsets(&self, _: bool) -> Vec<Recipe> {
-        self.recipes.clone()
-    }
 }

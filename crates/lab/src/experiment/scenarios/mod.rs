@@ -1,26 +1,23 @@
 //! Scenarios: what an experiment varies, each a module of its own.
 //!
 //! # Mechanism
-//! A scenario is two types in one file. Its *factors* are the keys of the table `[factors]` in an
-//! experiment file; they are made into a [`Scenario`], which writes out the batchsets of a run: a
-//! workload and a [`Treatment`] each.
+//! The *factors* of a scenario are the keys of the table `[factors]` in an experiment file. They
+//! are made into a [`Scenario`], which has the batchsets of each run: a workload and a
+//! [`Treatment`] each.
 //!
 //! # Adding one
-//! Write a module with a type that is `Factors` and one that is [`Scenario`], and add a line to
-//! `READERS`. What it asks of executors that a `Treatment` cannot say yet becomes a field there.
+//! Write a module with a type that is `ScenarioFactors`, and add a line to `READERS`. What it asks
+//! of executors that a `Treatment` cannot say yet becomes a field there.
 
-pub mod autotune;
-pub mod characterise;
-pub mod deteriorate;
-pub mod priority;
-pub mod sensitivity;
-pub mod switch;
+mod autotune;
+mod characterise;
+mod deteriorate;
+mod priority;
+mod sensitivity;
+mod switch;
 #[cfg(test)]
 mod tests;
-pub mod thrash;
-
-use std::fmt;
-use std::sync::Arc;
+mod thrash;
 
 use serde::de::DeserializeOwned;
 use tidegate_control::Algorithm;
@@ -33,35 +30,32 @@ use super::values::Bytes;
 use super::workload::WorkloadSpec;
 
 /// What an experiment varies.
-pub trait Scenario: fmt::Debug + Send + Sync {
-    /// The name in files.
-    fn name(&self) -> &'static str;
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    pub name: &'static str,
+    /// A run on tables with primary keys or without, each with its batchsets in their order.
+    pub runs: Vec<(bool, Vec<Recipe>)>,
+}
 
-    /// Whether tables have primary keys: a run for each.
-    fn primary_keys(&self) -> Vec<bool> {
-        vec![true]
+impl Scenario {
+    /// These batchsets, on tables with primary keys.
+    fn of<F: ScenarioFactors>(recipes: Vec<Recipe>) -> Self {
+        Scenario { name: F::NAME, runs: vec![(true, recipes)] }
     }
-
-    /// The batchsets of a run, in their order.
-    fn batchsets(&self, primary_key: bool) -> Vec<Recipe>;
 }
 
 /// A batchset before it has a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
-    /// What clients do.
     pub workload: WorkloadSpec,
-    /// What is done with it.
     pub treatment: Treatment,
 }
 
 /// A scenario's own keys in an experiment file.
-pub(super) trait Factors: DeserializeOwned + Clone + Default {
-    /// The scenario's name in files.
+pub(super) trait ScenarioFactors: DeserializeOwned + Clone + Default {
     const NAME: &'static str;
 
-    /// The scenario with these values.
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint>;
+    fn scenario(self, common: &Common) -> Result<Scenario, Complaint>;
 }
 
 /// What a scenario sees of the keys that all have.
@@ -75,15 +69,14 @@ pub(super) struct Common {
 
 pub(super) type Reader = fn(&Document<'_>, &Choice) -> Result<Experiment, Problem>;
 
-/// Every scenario, by its name.
 pub(super) const READERS: [(&str, Reader); 7] = [
-    (characterise::Keys::NAME, read_as::<characterise::Keys>),
-    (thrash::Keys::NAME, read_as::<thrash::Keys>),
-    (autotune::Keys::NAME, read_as::<autotune::Keys>),
-    (switch::Keys::NAME, read_as::<switch::Keys>),
-    (sensitivity::Keys::NAME, read_as::<sensitivity::Keys>),
-    (deteriorate::Keys::NAME, read_as::<deteriorate::Keys>),
-    (priority::Keys::NAME, read_as::<priority::Keys>),
+    (characterise::CharacteriseFactors::NAME, read_as::<characterise::CharacteriseFactors>),
+    (thrash::ThrashFactors::NAME, read_as::<thrash::ThrashFactors>),
+    (autotune::AutotuneFactors::NAME, read_as::<autotune::AutotuneFactors>),
+    (switch::SwitchFactors::NAME, read_as::<switch::SwitchFactors>),
+    (sensitivity::SensitivityFactors::NAME, read_as::<sensitivity::SensitivityFactors>),
+    (deteriorate::DeteriorateFactors::NAME, read_as::<deteriorate::DeteriorateFactors>),
+    (priority::PriorityFactors::NAME, read_as::<priority::PriorityFactors>),
 ];
 
 impl Common {

@@ -15,36 +15,26 @@
 //!
 //! A proxy knows the high class by its `application_name`, the embedded engine by the call.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
-use crate::experiment::treatment::{Admission, ArrivalSpec, Priority, Treatment};
+use crate::experiment::treatment::{Admission, ArrivalSpec, PriorityShare, Treatment};
 use crate::experiment::values::Percent;
 use crate::load::{RATES, is_rate};
 
-/// Its keys.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Keys {
+pub(super) struct PriorityFactors {
     /// Per cent of high-priority clients; 10 as published.
     high: Option<Percent>,
-    /// How transactions come.
     arrivals: ArrivalSpec,
 }
 
-/// See the module.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PriorityScenario {
-    recipes: Vec<Recipe>,
-}
-
-impl Factors for Keys {
+impl ScenarioFactors for PriorityFactors {
     const NAME: &'static str = "priority";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
+    fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {
         let workload = common.workload()?;
         let Admission::Limit { clients } = common.fixed()? else {
             let text = "the scenario priority needs `clients`: who waits before the gate";
@@ -63,21 +53,11 @@ impl Factors for Keys {
             treatment: Treatment {
                 admission: Admission::Limit { clients },
                 arrivals: self.arrivals,
-                priority: Some(Priority { high_percent, is_given }),
+                priority: Some(PriorityShare { high_percent, is_given }),
                 buffer: common.buffer,
                 ..Treatment::default()
             },
         };
-        Ok(Arc::new(PriorityScenario { recipes: [true, false].map(recipe).to_vec() }))
-    }
-}
-
-impl Scenario for PriorityScenario {
-    fn name(&self) -> &'static str {
-        Keys::NAME
-    }
-
-    fn batchsets(&self, _: bool) -> Vec<Recipe> {
-        self.recipes.clone()
+        Ok(Scenario::of::<Self>([true, false].map(recipe).to_vec()))
     }
 }

@@ -3,20 +3,16 @@
 //! Every value of the first parameter with every value of the second, of one controller on one
 //! workload: `c = [0.1, 0.2]` and `delta = [10, 20]` are four batchsets.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 use tidegate_control::Algorithm;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 
-/// Its keys.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Keys {
-    /// The controller, without parameters.
+pub(super) struct SensitivityFactors {
     control: Option<String>,
     /// Values of hill climbing's C.
     c: Vec<f64>,
@@ -26,13 +22,7 @@ pub(super) struct Keys {
     delta: Vec<u32>,
 }
 
-/// See the module.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sensitivity {
-    recipes: Vec<Recipe>,
-}
-
-impl Keys {
+impl SensitivityFactors {
     /// The controller with each combination of values.
     fn controls(&self) -> Result<Vec<Algorithm>, Complaint> {
         let missing = || Complaint::missing("`factors.control` is missing");
@@ -61,26 +51,16 @@ impl Keys {
     }
 }
 
-impl Factors for Keys {
+impl ScenarioFactors for SensitivityFactors {
     const NAME: &'static str = "sensitivity";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
+    fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {
         let workload = common.workload()?;
         let recipe = |admission| Recipe {
             workload: workload.clone(),
             treatment: Treatment { admission, buffer: common.buffer, ..Treatment::default() },
         };
         let recipes = common.controlled(&self.controls()?)?.into_iter().map(recipe).collect();
-        Ok(Arc::new(Sensitivity { recipes }))
-    }
-}
-
-impl Scenario for Sensitivity {
-    fn name(&self) -> &'static str {
-        Keys::NAME
-    }
-
-    fn batchsets(&self, _: bool) -> Vec<Recipe> {
-        self.recipes.clone()
+        Ok(Scenario::of::<Self>(recipes))
     }
 }

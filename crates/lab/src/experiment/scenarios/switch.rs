@@ -5,21 +5,17 @@
 //! mix; or the memory for pages is, `then_buffer`, on subjects that can change it while they run.
 //! With `both_ways` there is a batchset for the way back too.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::{Admission, Exchange, Treatment};
 use crate::experiment::values::{AlgorithmName, Bytes};
 use crate::experiment::workload::WorkloadSpec;
 
-/// Its keys.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Keys {
-    /// The controllers.
+pub(super) struct SwitchFactors {
     control: Vec<AlgorithmName>,
     /// The workload of the second half.
     then: Option<WorkloadSpec>,
@@ -29,19 +25,13 @@ pub(super) struct Keys {
     both_ways: bool,
 }
 
-/// See the module.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Switch {
-    recipes: Vec<Recipe>,
-}
-
 /// What holds in a half of the time.
 type Half = (WorkloadSpec, Option<Bytes>);
 
-impl Factors for Keys {
+impl ScenarioFactors for SwitchFactors {
     const NAME: &'static str = "switch";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
+    fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {
         if self.control.is_empty() {
             let text = " names no controller; fixed:N keeps the limit";
             return Err(Complaint::about("factors.control", text));
@@ -72,7 +62,7 @@ impl Factors for Keys {
             .iter()
             .flat_map(|(from, to)| admissions.iter().map(|&admission| recipe(admission, from, to)))
             .collect();
-        Ok(Arc::new(Switch { recipes }))
+        Ok(Scenario::of::<Self>(recipes))
     }
 }
 
@@ -103,14 +93,4 @@ fn recipe(admission: Admission, from: &Half, to: &Half) -> Recipe {
     let treatment =
         Treatment { admission, buffer: from.1, exchange: Some(exchange), ..Treatment::default() };
     Recipe { workload: from.0.clone(), treatment }
-}
-
-impl Scenario for Switch {
-    fn name(&self) -> &'static str {
-        Keys::NAME
-    }
-
-    fn batchsets(&self, _: bool) -> Vec<Recipe> {
-        self.recipes.clone()
-    }
 }

@@ -10,7 +10,7 @@ fn recipes(text: &str) -> Result<Vec<Recipe>, String> {
     let head = "name = \"x\"\nsubjects = [\"simulated\"]\nctl = \"1s\"";
     let text = format!("{head}\n{text}\n[workload]\nkind = \"tpcb\"\n");
     let experiment = parse(Path::new("e.toml"), &text, &Choice::default());
-    experiment.map(|one| one.scenario.batchsets(true)).map_err(|error| error.to_string())
+    experiment.map(|mut one| one.scenario.runs.swap_remove(0).1).map_err(|error| error.to_string())
 }
 
 fn described(text: &str) -> Vec<String> {

@@ -4,11 +4,10 @@
 //! study's values. Tables with primary keys and without are runs of their own.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::{Common, Factors, Recipe, Scenario};
+use super::{Common, Recipe, Scenario, ScenarioFactors};
 use crate::experiment::complaint::Complaint;
 use crate::experiment::treatment::Treatment;
 use crate::experiment::values::Percent;
@@ -17,7 +16,7 @@ use crate::experiment::workload::WorkloadSpec;
 /// What it varies; the study's values where nothing is said.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Keys {
+pub(super) struct ThrashFactors {
     rows: Option<NonZeroU32>,
     primary_key: Option<Vec<bool>>,
     read_sf: Option<Vec<Percent>>,
@@ -25,12 +24,9 @@ pub(super) struct Keys {
     rose: Option<Vec<Percent>>,
 }
 
-/// See the module.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Thrash {
-    /// Rows of each table.
+/// The same with values for all.
+struct ThrashValues {
     rows: u32,
-    primary_key: Vec<bool>,
     /// Shares of the rows that a read touches, in per cent.
     read_sf: Vec<f64>,
     /// Shares of the rows that an update touches, in per cent.
@@ -39,10 +35,10 @@ pub struct Thrash {
     rose: Vec<f64>,
 }
 
-impl Factors for Keys {
+impl ScenarioFactors for ThrashFactors {
     const NAME: &'static str = "thrash";
 
-    fn scenario(self, common: &Common) -> Result<Arc<dyn Scenario>, Complaint> {
+    fn scenario(self, common: &Common) -> Result<Scenario, Complaint> {
         if common.workload.is_some() {
             let text = "the scenario thrash has its own workload; leave `workload` out, and use \
                         `factors` to vary it";
@@ -58,36 +54,29 @@ impl Factors for Keys {
                 |list| list.iter().map(|percent| percent.0).collect(),
             )
         };
-        let scenario = Thrash {
+        let values = ThrashValues {
             rows: self.rows.map_or(1_000_000, NonZeroU32::get),
-            primary_key: self.primary_key.unwrap_or(vec![true, false]),
             read_sf: or(self.read_sf, &[0.01, 0.1, 1.0]),
             update_sf: or(self.update_sf, &[0.25, 0.5, 0.75, 1.0]),
             rose: or(self.rose, &[25.0, 50.0, 75.0, 100.0]),
         };
-        let recipes = scenario.batchsets(true);
-        if recipes.is_empty() || scenario.primary_key.is_empty() {
+        let primary_key = self.primary_key.unwrap_or(vec![true, false]);
+        let recipes = values.recipes(true);
+        if recipes.is_empty() || primary_key.is_empty() {
             let text = " leaves no batchset; each list needs a value";
             return Err(Complaint::about("factors", text));
         }
         for Recipe { workload, .. } in recipes {
             workload.build()?;
         }
-        Ok(Arc::new(scenario))
+        let runs = primary_key.into_iter().map(|key| (key, values.recipes(key))).collect();
+        Ok(Scenario { name: Self::NAME, runs })
     }
 }
 
-impl Scenario for Thrash {
-    fn name(&self) -> &'static str {
-        Keys::NAME
-    }
-
-    fn primary_keys(&self) -> Vec<bool> {
-        self.primary_key.clone()
-    }
-
+impl ThrashValues {
     /// In the order of the study: reads first, SF by SF, ROSE by ROSE.
-    fn batchsets(&self, primary_key: bool) -> Vec<Recipe> {
+    fn recipes(&self, primary_key: bool) -> Vec<Recipe> {
         let reads = self.read_sf.iter().map(|&sf| (sf, false));
         let updates = self.update_sf.iter().map(|&sf| (sf, true));
         let pairs = reads.chain(updates);

@@ -1,7 +1,7 @@
 //! The DVD store's values.
 
 use serde::{Deserialize, Serialize};
-use tidegate_workload::ds2::{Ds2, Impossible, Options, Scale};
+use tidegate_workload::ds2::{Ds2, ImpossibleSize, Options, Scale};
 
 /// See [`tidegate_workload::ds2`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -15,7 +15,6 @@ pub struct Ds2Spec {
     pub think_time_ms: u32,
 }
 
-/// A size of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ds2Size {
@@ -37,7 +36,7 @@ impl Ds2Spec {
         }
     }
 
-    pub(super) fn build(self) -> Result<Ds2, Impossible> {
+    pub(super) fn build(self) -> Result<Ds2, ImpossibleSize> {
         Ds2::new(Options { think_time_ms: self.think_time_ms, ..Options::new(self.scale()) })
     }
 

@@ -9,7 +9,6 @@ use super::WorkloadError;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TpccSpec {
-    /// Warehouses.
     #[serde(default = "super::one")]
     pub warehouses: u32,
     /// Items, and so the stock of each warehouse; 100,000 by the specification.
@@ -27,27 +26,7 @@ pub struct TpccSpec {
     pub takes_time: bool,
     /// Where the logic of the transactions is.
     #[serde(default)]
-    pub form: FormName,
-}
-
-/// See [`Form`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FormName {
-    /// See [`Form::Statements`].
-    #[default]
-    Statements,
-    /// See [`Form::Procedures`].
-    Procedures,
-}
-
-impl FormName {
-    fn form(self) -> Form {
-        match self {
-            FormName::Statements => Form::Statements,
-            FormName::Procedures => Form::Procedures,
-        }
-    }
+    pub form: Form,
 }
 
 fn items() -> u32 {
@@ -71,15 +50,15 @@ impl TpccSpec {
             name: self.mix.clone(),
             known: known(),
         })?;
-        Ok(Tpcc { scale, mix, takes_time: self.takes_time, form: self.form.form() })
+        Ok(Tpcc { scale, mix, takes_time: self.takes_time, form: self.form })
     }
 
     pub(super) fn describe(&self) -> String {
         let TpccSpec { warehouses, items, customers, mix, takes_time, form } = self;
         let time = if *takes_time { ", with think time" } else { "" };
         let form = match form {
-            FormName::Statements => "",
-            FormName::Procedures => ", by stored procedures",
+            Form::Statements => "",
+            Form::Procedures => ", by stored procedures",
         };
         format!(
             "tpcc {mix}, {warehouses} warehouses of {items} items and {customers} customers a \

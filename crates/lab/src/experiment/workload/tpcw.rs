@@ -18,7 +18,6 @@ pub struct TpcwSpec {
     /// `browsing`, `shopping` or `ordering`.
     #[serde(default = "shopping")]
     pub mix: String,
-    /// Whether customers think between pages.
     #[serde(default)]
     pub takes_time: bool,
 }

@@ -33,10 +33,8 @@ pub(super) struct RunJob {
     pub(super) place: u32,
 }
 
-/// What became of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// It is over.
+pub(super) enum JobEnding {
     Done,
     /// It failed, and may be tried again later, maybe elsewhere.
     Failed(String),
@@ -57,22 +55,21 @@ pub(super) struct Executing<'o> {
 }
 
 impl Executing<'_> {
-    /// Does a job.
-    pub(super) fn do_job(&mut self, job: RunJob) -> Ending {
+    pub(super) fn do_job(&mut self, job: RunJob) -> JobEnding {
         match self.try_job(job) {
             Ok(ending) => ending,
-            Err(LabError::Run(RunError::Cancelled(_))) => Ending::PutBack(None),
+            Err(LabError::Run(RunError::Cancelled(_))) => JobEnding::PutBack(None),
             Err(error) => self.ending_of(&error),
         }
     }
 
     /// Does a job, and again what failed after it had begun here: elsewhere all of a batchset would
     /// be measured anew for it. What fails to the end is left for `tidegate lab resume`.
-    fn try_job(&mut self, job: RunJob) -> Result<Ending, LabError> {
+    fn try_job(&mut self, job: RunJob) -> Result<JobEnding, LabError> {
         let RunJob { experiment, place } = job;
         let Executing { laboratory, cancel, observer } = self;
         let Some(run) = laboratory.store.take_turn(experiment, place)? else {
-            return Ok(Ending::Done);
+            return Ok(JobEnding::Done);
         };
         let observer = &mut |update: &Update| {
             let message = format!("experiment {experiment}, run {run}: {}", update.message);
@@ -82,19 +79,19 @@ impl Executing<'_> {
         loop {
             let left = execute(laboratory, (experiment, run), cancel, observer)?;
             if left.reasons.is_empty() {
-                return Ok(Ending::Done);
+                return Ok(JobEnding::Done);
             }
             if !left.has_begun {
-                return Ok(Ending::Failed(left.reasons.join("; ")));
+                return Ok(JobEnding::Failed(left.reasons.join("; ")));
             }
-            let Some(pause) = pauses.next() else { return Ok(Ending::Done) };
+            let Some(pause) = pauses.next() else { return Ok(JobEnding::Done) };
             if !wait(pause, cancel) {
                 return Err(RunError::Cancelled(experiment).into());
             }
         }
     }
 
-    fn ending_of(&mut self, error: &LabError) -> Ending {
+    fn ending_of(&mut self, error: &LabError) -> JobEnding {
         let store = match error {
             LabError::Store(error) | LabError::Run(RunError::Store { source: error, .. }) => {
                 Some(error)
@@ -103,10 +100,10 @@ impl Executing<'_> {
         };
         let reason = error.to_string();
         if store.is_some_and(StoreError::is_lost) {
-            return Ending::PutBack(Some(reason));
+            return JobEnding::PutBack(Some(reason));
         }
         tell(self.observer, format!("left for another time: {reason}"));
-        Ending::Failed(reason)
+        JobEnding::Failed(reason)
     }
 }
 

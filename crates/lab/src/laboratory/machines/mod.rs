@@ -50,6 +50,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
+use tidegate_workload::Failure;
 
 use super::{LabError, Laboratory};
 use crate::store::{StoreError, is_postgres};
@@ -66,19 +67,15 @@ pub const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How often a worker that waits looks whether it is to end.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Why workers do not work.
 #[derive(Debug, Error)]
 pub enum MachinesError {
-    /// The store is a file.
     #[error(
         "many machines need a result store that all of them reach: --lab \
          postgres://user:password@host:port/database, not a file"
     )]
     NotShared,
-    /// The queue failed.
     #[error("the job queue in the result store failed: {0}")]
-    Queue(String),
-    /// The laboratory failed.
+    Queue(Failure),
     #[error(transparent)]
     Lab(#[from] LabError),
 }
@@ -95,9 +92,6 @@ pub struct Enqueued {
 impl Laboratory {
     /// Puts the runs of an experiment that have something left to do into the queue of the store at
     /// `place`, which is the laboratory's. One that is being executed is left alone.
-    ///
-    /// # Errors
-    /// See [`MachinesError`].
     pub fn enqueue(&mut self, place: &str, id: i64) -> Result<Enqueued, MachinesError> {
         shared(place)?;
         let to_do = self.store.to_do(id)?;
@@ -125,8 +119,7 @@ impl Laboratory {
 /// Returns the places of runs: those they have, and for runs that have none the first that are
 /// free.
 fn places(wanted: &[u32], turns: &BTreeMap<u32, u32>, runs: usize) -> Vec<u32> {
-    let last = u32::try_from(runs).unwrap_or(u32::MAX);
-    let mut free = (1..=last).filter(|place| !turns.values().any(|taken| taken == place));
+    let mut free = (1..).take(runs).filter(|place| !turns.values().any(|taken| taken == place));
     let place = |run| turns.get(run).copied().or_else(|| free.next());
     wanted.iter().filter_map(place).collect()
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tidegate_subject::client::BlockingClient;
 use tidegate_workload::{Connection, Failure, Rows, Statement, Value, Wants};
 
-use super::executing::{Ending, Executing, RunJob};
+use super::executing::{Executing, JobEnding, RunJob};
 use super::{MachinesError, SILENT, wait};
 
 /// How often a job may fail, on whatever host, before it waits for `tidegate lab resume`.
@@ -40,7 +40,6 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS tidegate_job (experiment bigint 
      due timestamptz NOT NULL DEFAULT now(), worker text, leased_until timestamptz, \
      last_error text, PRIMARY KEY (experiment, place))";
 
-/// A connection to the queue.
 struct Queue {
     client: BlockingClient,
 }
@@ -75,8 +74,13 @@ impl Queue {
             after(lease)
         );
         let rows = self.run(&sql, &[worker.into()])?;
-        let place = rows.int(0, 1).and_then(|place| u32::try_from(place).ok());
-        Ok(rows.int(0, 0).zip(place).map(|(experiment, place)| RunJob { experiment, place }))
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let experiment = rows.number(0, 0, "a job's experiment")?;
+        let place = u32::try_from(rows.number(0, 1, "a job's place")?);
+        let place = place.map_err(|_| Failure::Unexpected("a job's place above 0"))?;
+        Ok(Some(RunJob { experiment, place }))
     }
 
     /// Keeps the jobs of a worker its own for another while.
@@ -108,7 +112,7 @@ impl Queue {
 }
 
 fn failed(failure: impl Into<Failure>) -> MachinesError {
-    MachinesError::Queue(failure.into().to_string())
+    MachinesError::Queue(failure.into())
 }
 
 /// The time so long from now, in SQL.
@@ -156,12 +160,12 @@ pub(super) fn serve(
                 }
                 std::thread::sleep(END_POLL);
             }
-            doing.join().unwrap_or_else(|_| Ending::Failed("the worker panicked".to_owned()))
+            doing.join().unwrap_or_else(|_| JobEnding::Failed("the worker panicked".to_owned()))
         });
         match ending {
-            Ending::Done => queue.done(worker).map_err(failed)?,
-            Ending::Failed(reason) => queue.try_later(worker, &reason).map_err(failed)?,
-            Ending::PutBack(lost) => {
+            JobEnding::Done => queue.done(worker).map_err(failed)?,
+            JobEnding::Failed(reason) => queue.try_later(worker, &reason).map_err(failed)?,
+            JobEnding::PutBack(lost) => {
                 // Where the queue is lost as well, the lease runs out.
                 let _ = queue.put_back(worker);
                 return Ok(lost);

@@ -12,12 +12,10 @@ use crate::laboratory::{LabError, Laboratory};
 /// How long a worker waits before it connects again to a store that it lost.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// What a worker is told.
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
     /// The laboratory's store, on PostgreSQL.
     pub place: String,
-    /// The `tidegate` program, for proxies.
     pub tidegate: PathBuf,
     /// This host's name; the system's when nothing is said.
     pub host: Option<String>,

@@ -108,7 +108,7 @@ impl Executor for Scripted {
 
     fn prepare(&mut self, all: &[WorkloadSpec], _: &AtomicBool) -> Result<(), ExecutionError> {
         if self.script.borrow().fails_to_load.is_some_and(|it| rose(&all[0]) == Some(it)) {
-            return Err(ExecutionError::Failed("no space".to_owned()));
+            return Err(ExecutionError::Failed("no space".into()));
         }
         self.say("load", &all[0]);
         Ok(())
@@ -122,7 +122,7 @@ impl Executor for Scripted {
     ) -> Result<Measured, ExecutionError> {
         let here = rose(assignment.workload).map(|rose| (rose, assignment.mpl));
         if here.is_some() && here == self.script.borrow().fails_at {
-            return Err(ExecutionError::Failed("too many clients".to_owned()));
+            return Err(ExecutionError::Failed("too many clients".into()));
         }
         self.simulated.execute(assignment, cancel, progress)
     }
@@ -140,7 +140,7 @@ impl Executor for Scripted {
             return Err(ExecutionError::Cancelled);
         }
         if is_here(script.fails_to_check) {
-            return Err(ExecutionError::Failed("no connection".to_owned()));
+            return Err(ExecutionError::Failed("no connection".into()));
         }
         self.simulated.check(workload, depth)
     }

@@ -5,43 +5,40 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::Sink;
-use super::tables::{Cell, Table};
+use super::tables::{ExportCell, ExportTable};
+use super::{Portions, Sink};
 use crate::store::StoreError;
 use crate::whole_file::WholeFile;
 
 pub(super) struct Csv {
     directory: PathBuf,
-    open: Option<WholeFile>,
-    line: Vec<u8>,
     done: Vec<PathBuf>,
 }
 
 impl Csv {
     pub(super) fn new(directory: &Path) -> Self {
-        Csv { directory: directory.to_owned(), open: None, line: Vec::new(), done: Vec::new() }
+        Csv { directory: directory.to_owned(), done: Vec::new() }
     }
 }
 
 impl Sink for Csv {
-    fn begin(&mut self, table: &'static Table) -> Result<(), StoreError> {
+    fn write(
+        &mut self,
+        table: &ExportTable,
+        portions: &mut Portions<'_>,
+    ) -> Result<(), StoreError> {
         let mut part = WholeFile::create(&self.directory, &format!("{}.csv", table.name))?;
-        let names: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
-        part.put(format!("{}\n", names.join(",")).as_bytes())?;
-        self.open = Some(part);
-        Ok(())
-    }
-
-    fn row(&mut self, row: &[Cell]) -> Result<(), StoreError> {
-        self.line.clear();
-        push_line(&mut self.line, row);
-        Ok(self.open.as_mut().map_or(Ok(()), |part| part.put(&self.line))?)
-    }
-
-    fn end(&mut self) -> Result<(), StoreError> {
-        if let Some(part) = self.open.take() {
-            self.done.push(part.finish()?);
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        let mut line = format!("{}\n", names.join(",")).into_bytes();
+        part.put(&line)?;
+        for rows in portions {
+            for row in rows? {
+                line.clear();
+                push_line(&mut line, &row);
+                part.put(&line)?;
+            }
         }
+        self.done.push(part.finish()?);
         Ok(())
     }
 
@@ -50,20 +47,20 @@ impl Sink for Csv {
     }
 }
 
-fn push_line(line: &mut Vec<u8>, row: &[Cell]) {
+fn push_line(line: &mut Vec<u8>, row: &[ExportCell]) {
     for (place, cell) in row.iter().enumerate() {
         if place > 0 {
             line.push(b',');
         }
         // Writing to a vector cannot fail.
         let _ = match cell {
-            Cell::Null => Ok(()),
-            Cell::Int(number) => write!(line, "{number}"),
-            Cell::Real(number) => write!(line, "{number}"),
-            Cell::Text(text) if text.is_empty() || text.contains(['"', ',', '\r', '\n']) => {
+            ExportCell::Null => Ok(()),
+            ExportCell::Int(number) => write!(line, "{number}"),
+            ExportCell::Real(number) => write!(line, "{number}"),
+            ExportCell::Text(text) if text.is_empty() || text.contains(['"', ',', '\r', '\n']) => {
                 write!(line, "\"{}\"", text.replace('"', "\"\""))
             }
-            Cell::Text(text) => write!(line, "{text}"),
+            ExportCell::Text(text) => write!(line, "{text}"),
         };
     }
     line.push(b'\n');
@@ -76,10 +73,10 @@ mod tests {
     #[test]
     fn what_means_something_in_csv_is_quoted() {
         let mut line = Vec::new();
-        let text = |text: &str| Cell::Text(text.to_owned());
-        let row = [text("a,b"), text("say \"a\"\nb"), text(""), Cell::Null, text("plain")];
+        let text = |text: &str| ExportCell::Text(text.to_owned());
+        let row = [text("a,b"), text("say \"a\"\nb"), text(""), ExportCell::Null, text("plain")];
         push_line(&mut line, &row);
-        push_line(&mut line, &[Cell::Int(-3), Cell::Real(0.25), Cell::Real(4.0)]);
+        push_line(&mut line, &[ExportCell::Int(-3), ExportCell::Real(0.25), ExportCell::Real(4.0)]);
         let expected = "\"a,b\",\"say \"\"a\"\"\nb\",\"\",,plain\n-3,0.25,4\n";
         assert_eq!(String::from_utf8(line).unwrap(), expected);
     }

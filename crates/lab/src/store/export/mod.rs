@@ -4,8 +4,9 @@
 //! There is a table for each kind of row ([`tables`]), in long form: one row for one thing seen,
 //! and in each row the keys by which it is found: experiment, run, batchset, MPL, repetition. The
 //! table of executions carries all that an execution depended on, so that a figure needs no join.
-//! Rows are sorted by their keys, runs and batchsets first, so that the same store gives the same
-//! bytes, whichever database holds it.
+//! Each table is a view in the store (`exports.sql`), which has its columns. Rows are sorted by
+//! their keys, runs and batchsets first, so that the same store gives the same bytes, whichever
+//! database holds it.
 //!
 //! CSV and Parquet are a file for each table, JSON one document with an array for each. A file
 //! appears under its name when it is whole.
@@ -28,17 +29,16 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use self::tables::{Cell, Scope, TABLES, Table};
-use super::{Store, StoreError};
+use self::tables::{ExportCell, ExportTable, Scope};
+use super::{BatchsetRow, Store, StoreError};
+use crate::Cause;
 use crate::experiment::Experiment;
 use crate::whole_file::WholeFileError;
 
-/// A form of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// A text file for each table, with a line of names (RFC 4180).
     Csv,
-    /// One document.
     Json,
     /// A column-wise file for each table.
     Parquet,
@@ -62,27 +62,22 @@ impl FromStr for Format {
     }
 }
 
+/// The rows of a table, by portions that are in memory one at a time; a row has a cell for each
+/// column.
+type Portions<'p> = dyn Iterator<Item = Result<Vec<Vec<ExportCell>>, StoreError>> + 'p;
+
 /// Takes tables, one after the other.
 trait Sink {
-    /// A table's rows follow.
-    fn begin(&mut self, table: &'static Table) -> Result<(), StoreError>;
+    fn write(&mut self, table: &ExportTable, portions: &mut Portions<'_>)
+    -> Result<(), StoreError>;
 
-    /// One of them, with a cell for each column.
-    fn row(&mut self, row: &[Cell]) -> Result<(), StoreError>;
-
-    /// That was its last row.
-    fn end(&mut self) -> Result<(), StoreError>;
-
-    /// That was the last table; the files that there are now.
+    /// Ends the last file. Returns the files that there are now.
     fn finish(self: Box<Self>) -> Result<Vec<PathBuf>, StoreError>;
 }
 
 impl Store {
     /// Writes all rows of an experiment into a directory, which is made where it is not there;
     /// files of the same names are replaced. The paths of the files.
-    ///
-    /// # Errors
-    /// There is no such experiment, the store fails, or a file cannot be written.
     pub fn export(
         &mut self,
         id: i64,
@@ -91,21 +86,17 @@ impl Store {
         directory: &Path,
     ) -> Result<Vec<PathBuf>, StoreError> {
         self.experiment(id)?;
-        std::fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
-        let batchsets: Vec<i64> = self.batchsets(id)?.into_iter().map(|row| row.id).collect();
+        std::fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
+        let batchsets = self.batchsets(id)?;
         let mut sink = sink(format, directory)?;
-        for table in &TABLES {
-            sink.begin(table)?;
-            let of = match table.scope {
-                Scope::Experiment => std::slice::from_ref(&id),
-                Scope::Batchset => &batchsets,
+        for table in self.tables()? {
+            let parts: Vec<Option<&BatchsetRow>> = match table.scope {
+                Scope::Experiment => vec![None],
+                Scope::Batchset => batchsets.iter().map(Some).collect(),
             };
-            for &of in of {
-                for row in self.rows(table, experiment, of)? {
-                    sink.row(&row)?;
-                }
-            }
-            sink.end()?;
+            let mut portions =
+                parts.into_iter().map(|part| self.rows_of(&table, id, experiment, part));
+            sink.write(&table, &mut portions)?;
         }
         sink.finish()
     }
@@ -119,12 +110,12 @@ fn sink(format: Format, directory: &Path) -> Result<Box<dyn Sink>, StoreError> {
     })
 }
 
-fn failed(path: &Path, reason: &dyn std::fmt::Display) -> StoreError {
-    StoreError::Write { path: path.to_owned(), reason: reason.to_string() }
+fn failed(path: &Path, source: impl Into<Cause>) -> StoreError {
+    StoreError::Write { path: path.to_owned(), source: source.into() }
 }
 
 impl From<WholeFileError> for StoreError {
     fn from(error: WholeFileError) -> Self {
-        failed(&error.path, &error.source)
+        failed(&error.path, error.source)
     }
 }

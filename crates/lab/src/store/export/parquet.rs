@@ -11,8 +11,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-use super::tables::{Cell, Kind, Table};
-use super::{Sink, failed};
+use super::tables::{ColumnKind, ExportCell, ExportTable};
+use super::{Portions, Sink, failed};
 use crate::store::StoreError;
 use crate::whole_file::WholeFile;
 
@@ -21,33 +21,32 @@ const GROUP: usize = 32_768;
 
 pub(super) struct Parquet {
     directory: PathBuf,
-    open: Option<Open>,
     done: Vec<PathBuf>,
 }
 
 impl Parquet {
     pub(super) fn new(directory: &Path) -> Self {
-        Parquet { directory: directory.to_owned(), open: None, done: Vec::new() }
+        Parquet { directory: directory.to_owned(), done: Vec::new() }
     }
 }
 
 impl Sink for Parquet {
-    fn begin(&mut self, table: &'static Table) -> Result<(), StoreError> {
-        self.open = Some(Open::create(&self.directory, table)?);
-        Ok(())
-    }
-
-    fn row(&mut self, row: &[Cell]) -> Result<(), StoreError> {
-        let Some(open) = &mut self.open else { return Ok(()) };
-        open.columns.iter_mut().zip(row).for_each(|(column, cell)| column.push(cell));
-        open.rows += 1;
-        if open.rows < GROUP { Ok(()) } else { open.write_group() }
-    }
-
-    fn end(&mut self) -> Result<(), StoreError> {
-        if let Some(open) = self.open.take() {
-            self.done.push(open.finish()?);
+    fn write(
+        &mut self,
+        table: &ExportTable,
+        portions: &mut Portions<'_>,
+    ) -> Result<(), StoreError> {
+        let mut open = Open::create(&self.directory, table)?;
+        for rows in portions {
+            for row in rows? {
+                open.columns.iter_mut().zip(&row).for_each(|(column, cell)| column.push(cell));
+                open.rows += 1;
+                if open.rows == GROUP {
+                    open.write_group()?;
+                }
+            }
         }
+        self.done.push(open.finish()?);
         Ok(())
     }
 
@@ -56,33 +55,30 @@ impl Sink for Parquet {
     }
 }
 
-/// A file under way.
 struct Open {
-    /// For messages.
     path: PathBuf,
     writer: SerializedFileWriter<WholeFile>,
-    columns: Vec<Column>,
-    /// In the columns.
+    columns: Vec<ColumnBuffer>,
     rows: usize,
 }
 
 impl Open {
-    fn create(directory: &Path, table: &Table) -> Result<Self, StoreError> {
+    fn create(directory: &Path, table: &ExportTable) -> Result<Self, StoreError> {
         let name = format!("{}.parquet", table.name);
         let path = directory.join(&name);
         let part = WholeFile::create(directory, &name)?;
         let writer = schema(table).and_then(|schema| {
             SerializedFileWriter::new(part, schema, Arc::new(WriterProperties::default()))
         });
-        let writer = writer.map_err(|error| failed(&path, &error))?;
-        let columns = table.columns.iter().map(|column| Column::new(column.kind)).collect();
+        let writer = writer.map_err(|error| failed(&path, error))?;
+        let columns = table.columns.iter().map(|column| ColumnBuffer::new(column.kind)).collect();
         Ok(Open { path, writer, columns, rows: 0 })
     }
 
     fn write_group(&mut self) -> Result<(), StoreError> {
         let written = self.try_write_group();
         self.rows = 0;
-        written.map_err(|error| failed(&self.path, &error))
+        written.map_err(|error| failed(&self.path, error))
     }
 
     fn try_write_group(&mut self) -> Result<(), ParquetError> {
@@ -102,45 +98,45 @@ impl Open {
             self.write_group()?;
         }
         let part = self.writer.into_inner();
-        Ok(part.map_err(|error| failed(&self.path, &error))?.finish()?)
+        Ok(part.map_err(|error| failed(&self.path, error))?.finish()?)
     }
 }
 
 /// The part of a column that is not written yet.
-struct Column {
+struct ColumnBuffer {
     /// For each row whether it has a value: 1 or 0.
     levels: Vec<i16>,
-    values: Values,
+    values: ColumnValues,
 }
 
-enum Values {
+enum ColumnValues {
     Int(Vec<i64>),
     Real(Vec<f64>),
     Text(Vec<ByteArray>),
 }
 
-impl Column {
-    fn new(kind: Kind) -> Self {
+impl ColumnBuffer {
+    fn new(kind: ColumnKind) -> Self {
         let values = match kind {
-            Kind::Int => Values::Int(Vec::new()),
-            Kind::Real => Values::Real(Vec::new()),
-            Kind::Text => Values::Text(Vec::new()),
+            ColumnKind::Int => ColumnValues::Int(Vec::new()),
+            ColumnKind::Real => ColumnValues::Real(Vec::new()),
+            ColumnKind::Text => ColumnValues::Text(Vec::new()),
         };
-        Column { levels: Vec::new(), values }
+        ColumnBuffer { levels: Vec::new(), values }
     }
 
     /// A cell of another kind than the column's is none.
-    fn push(&mut self, cell: &Cell) {
+    fn push(&mut self, cell: &ExportCell) {
         let is_there = match (&mut self.values, cell) {
-            (Values::Int(values), Cell::Int(number)) => {
+            (ColumnValues::Int(values), ExportCell::Int(number)) => {
                 values.push(*number);
                 true
             }
-            (Values::Real(values), Cell::Real(number)) => {
+            (ColumnValues::Real(values), ExportCell::Real(number)) => {
                 values.push(*number);
                 true
             }
-            (Values::Text(values), Cell::Text(text)) => {
+            (ColumnValues::Text(values), ExportCell::Text(text)) => {
                 values.push(ByteArray::from(text.as_str()));
                 true
             }
@@ -152,15 +148,15 @@ impl Column {
     fn write(&mut self, writer: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         let levels = Some(&self.levels[..]);
         match &mut self.values {
-            Values::Int(values) => {
+            ColumnValues::Int(values) => {
                 writer.typed::<Int64Type>().write_batch(values, levels, None)?;
                 values.clear();
             }
-            Values::Real(values) => {
+            ColumnValues::Real(values) => {
                 writer.typed::<DoubleType>().write_batch(values, levels, None)?;
                 values.clear();
             }
-            Values::Text(values) => {
+            ColumnValues::Text(values) => {
                 writer.typed::<ByteArrayType>().write_batch(values, levels, None)?;
                 values.clear();
             }
@@ -170,14 +166,14 @@ impl Column {
     }
 }
 
-fn schema(table: &Table) -> Result<TypePtr, ParquetError> {
-    let field = |column: &super::tables::Column| {
+fn schema(table: &ExportTable) -> Result<TypePtr, ParquetError> {
+    let field = |column: &super::tables::ExportColumn| {
         let (physical, logical) = match column.kind {
-            Kind::Int => (Physical::INT64, None),
-            Kind::Real => (Physical::DOUBLE, None),
-            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            ColumnKind::Int => (Physical::INT64, None),
+            ColumnKind::Real => (Physical::DOUBLE, None),
+            ColumnKind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
         };
-        let field = Type::primitive_type_builder(column.name, physical)
+        let field = Type::primitive_type_builder(&column.name, physical)
             .with_repetition(Repetition::OPTIONAL)
             .with_logical_type(logical);
         Ok(Arc::new(field.build()?))

@@ -7,7 +7,7 @@ use tidegate_control::{Mpl, SplitMix64};
 use crate::tap::testing::{CONFIRMATORY, Design, EXPLORATORY, Rows, key, pick, shuffle};
 use crate::tap::{
     BatchExecution, BatchsetKey, Check, CheckCount, CheckPlace, Counts, DataSet, ExecutionKey,
-    Report, Rule, Step, analyse,
+    Rule, Step, TapReport, analyse,
 };
 
 /// Sound data, into which violations are planted, each in a batchset instance of its own unless
@@ -235,7 +235,7 @@ fn plotted(design: &Design, seed: u64) -> Plot {
 }
 
 /// The counts after Steps 1, 2, 3-(i), (ii) and (iii), where they follow from what was planted.
-fn assert_steps(design: &Design, plot: &Plot, report: &Report) {
+fn assert_steps(design: &Design, plot: &Plot, report: &TapReport) {
     let each = design.executions as usize;
     let all = design.keys().len();
     // One batchset instance is not there, and 12 others lack a batch; 9 executions were missed.

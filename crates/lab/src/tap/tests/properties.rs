@@ -6,8 +6,8 @@ use tidegate_control::{Mpl, SplitMix64};
 
 use crate::tap::testing::{Design, pick, shuffle};
 use crate::tap::{
-    BatchExecution, BatchKey, BatchsetKey, Check, CheckPlace, Class, Curve, DataSet, ExecutionKey,
-    Report, Rule, analyse,
+    BatchExecution, BatchKey, BatchsetKey, Check, CheckPlace, Class, DataSet, ExecutionKey, Rule,
+    TapReport, ThroughputCurve, analyse,
 };
 
 const DESIGN: Design =
@@ -50,7 +50,7 @@ fn distort(row: &mut BatchExecution, generator: &mut SplitMix64) -> bool {
     true
 }
 
-fn of_data(data: &DataSet, rule: Rule) -> Report {
+fn of_data(data: &DataSet, rule: Rule) -> TapReport {
     analyse(data, rule).expect("rows that do not contradict each other")
 }
 
@@ -87,11 +87,11 @@ fn all_counts_add_up() {
     assert_eq!(checks_seen.into_iter().collect::<Vec<_>>(), Check::ALL);
 }
 
-fn violations(report: &Report, check: Check) -> usize {
+fn violations(report: &TapReport, check: Check) -> usize {
     report.violations.iter().filter(|violation| violation.check == check).count()
 }
 
-fn assert_planned(data: &DataSet, report: &Report) {
+fn assert_planned(data: &DataSet, report: &TapReport) {
     let start = report.steps[0].before;
     assert_eq!(start.executions, data.executions.len());
     let missing = violations(report, Check::MissingBatches);
@@ -112,7 +112,7 @@ fn assert_planned(data: &DataSet, report: &Report) {
     }
 }
 
-fn assert_steps_follow_each_other(report: &Report) {
+fn assert_steps_follow_each_other(report: &TapReport) {
     for pair in report.steps.windows(2) {
         assert_eq!(pair[0].after, pair[1].before);
     }
@@ -127,7 +127,7 @@ fn assert_steps_follow_each_other(report: &Report) {
     assert_eq!(dropped, report.dropped_executions.len());
 }
 
-fn assert_everything_is_dropped_or_retained(data: &DataSet, report: &Report) {
+fn assert_everything_is_dropped_or_retained(data: &DataSet, report: &TapReport) {
     let there: BTreeSet<BatchsetKey> =
         data.executions.iter().map(|row| row.key.in_batchset()).collect();
     let dropped = report.dropped_batchsets.iter().map(|dropped| dropped.key);
@@ -146,7 +146,7 @@ fn assert_everything_is_dropped_or_retained(data: &DataSet, report: &Report) {
     assert_eq!(dropped, faulty);
 }
 
-fn assert_retained_curves(report: &Report, rule: Rule) {
+fn assert_retained_curves(report: &TapReport, rule: Rule) {
     let last = report.steps.last().expect("six steps").after;
     let executions = report.retained.iter().flat_map(|batchset| &batchset.curve);
     assert_eq!(executions.map(|point| point.executions).sum::<usize>(), last.executions);
@@ -156,14 +156,14 @@ fn assert_retained_curves(report: &Report, rule: Rule) {
     for batchset in &report.retained {
         assert_eq!(batchset.curve.len(), 10);
         let points = batchset.curve.iter().map(|point| (point.mpl, Some(point.tps)));
-        let curve = Curve::new(points).expect("ten points");
+        let curve = ThroughputCurve::new(points).expect("ten points");
         assert_eq!(rule.thrashing_point(&curve), batchset.thrashing_point);
         assert_eq!(rule.transient(&curve), None);
         assert_eq!(batchset.rule, rule);
     }
 }
 
-fn assert_check_8_empties_no_batch(data: &DataSet, report: &Report) {
+fn assert_check_8_empties_no_batch(data: &DataSet, report: &TapReport) {
     let abnormal = report.violations.iter().filter_map(|violation| match violation.place {
         CheckPlace::Execution(key) if violation.check == Check::AbnormalAtpt => Some(key),
         _ => None,

@@ -11,7 +11,7 @@ use tidegate_control::{Mpl, SplitMix64};
 
 use crate::tap::testing::{CONFIRMATORY, Design, EXPLORATORY, Rows, group, shuffle};
 use crate::tap::{
-    BatchKey, BatchsetKey, CheckPlace, Count, Dropped, ExecutionKey, Report, Rule, Step, analyse,
+    BatchKey, BatchsetKey, CheckPlace, Count, Dropped, ExecutionKey, Rule, Step, TapReport, analyse,
 };
 
 /// How the study's data came out.
@@ -29,7 +29,7 @@ struct Outcome {
     thrashing: [(&'static str, usize); 2],
 }
 
-fn report(design: &Design, outcome: &Outcome) -> Report {
+fn report(design: &Design, outcome: &Outcome) -> TapReport {
     let mut generator = SplitMix64::new(2_017);
     let mut keys = design.keys();
     shuffle(&mut keys, &mut generator);
@@ -79,12 +79,12 @@ fn batches(key: BatchsetKey) -> impl Iterator<Item = BatchKey> {
 }
 
 /// Thrashing and all of each group.
-fn groups(report: &Report) -> Vec<(&str, usize)> {
+fn groups(report: &TapReport) -> Vec<(&str, usize)> {
     report.groups.iter().map(|group| (group.group.as_str(), group.thrashing)).collect()
 }
 
 /// Batch executions and batchset instances after each step.
-fn after(report: &Report) -> Vec<(usize, usize)> {
+fn after(report: &TapReport) -> Vec<(usize, usize)> {
     report.steps.iter().map(|step| (step.after.executions, step.after.batchsets)).collect()
 }
 
@@ -146,7 +146,7 @@ fn the_confirmatory_tables() {
 }
 
 /// Tables 5 to 8 and Section 9.1 as a store keeps them: each found of so many.
-fn the_same_as_rows(report: &Report) {
+fn the_same_as_rows(report: &TapReport) {
     let counts = report.counts();
     let of = |step: &str, name: &str, level: &str| {
         let is_it = |one: &&Count| {

@@ -24,7 +24,6 @@ pub(super) struct Warehouse {
     pub(super) earned: i64,
 }
 
-/// A district's sums.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct District {
     pub(super) at: Place,
@@ -48,7 +47,7 @@ pub(super) async fn read(
     let rows = session.query(&WAREHOUSE, &[w.into()]).await?;
     let earned = rows.number(0, 0, "each warehouse")?;
     let rows = session.query(&DISTRICT, &[w.into()]).await?;
-    if rows.len() != usize::try_from(DISTRICTS).unwrap_or(0) {
+    if rows.len() != DISTRICTS.unsigned_abs() as usize {
         return Err(Failure::Unexpected("ten districts of each warehouse"));
     }
     let mut districts = Vec::with_capacity(rows.len());

@@ -46,22 +46,24 @@ impl Payments {
 
 /// What a customer's row says, in cents.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Customer {
+pub(super) struct CustomerTotals {
     number: i64,
     balance: i64,
     paid: i64,
     deliveries: i64,
 }
 
-/// The customers of a district.
-pub(super) async fn customers(session: &Session<'_>, at: Place) -> Result<Vec<Customer>, Failure> {
+pub(super) async fn customers(
+    session: &Session<'_>,
+    at: Place,
+) -> Result<Vec<CustomerTotals>, Failure> {
     let rows = session.query(&CUSTOMERS, &[at.warehouse.into(), at.district.into()]).await?;
     let customers: Option<_> = (0..rows.len()).map(|row| customer(&rows, row)).collect();
     customers.ok_or(Failure::Unexpected("the numbers of a customer"))
 }
 
-fn customer(rows: &Rows, row: usize) -> Option<Customer> {
-    Some(Customer {
+fn customer(rows: &Rows, row: usize) -> Option<CustomerTotals> {
+    Some(CustomerTotals {
         number: rows.int(row, 0)?,
         balance: rows.int(row, 1)?,
         paid: rows.int(row, 2)?,
@@ -93,13 +95,13 @@ pub(super) fn check(
 pub(super) fn check_customers(
     scale: Scale,
     district: &District,
-    customers: &[Customer],
+    customers: &[CustomerTotals],
     delivered: &Delivered,
     payments: &Payments,
     findings: &mut Findings,
 ) {
     let at = district.at;
-    for Customer { number, balance, paid, .. } in customers {
+    for CustomerTotals { number, balance, paid, .. } in customers {
         let due = delivered.get(number).copied().unwrap_or(0);
         let sum = payments.by_customers.get(&(at.district, *number)).copied().unwrap_or(0);
         findings.expect(10, *balance == due - sum, || {

@@ -35,7 +35,7 @@ pub(super) type Delivered = BTreeMap<i64, i64>;
 
 /// An order with what belongs to it.
 #[derive(Debug, Default)]
-struct Order {
+struct CheckedOrder {
     customer: i64,
     has_carrier: bool,
     lines_said: i64,
@@ -74,13 +74,13 @@ pub(super) async fn check(
     }
 }
 
-fn read_orders(rows: &Rows) -> Result<BTreeMap<i64, Order>, Failure> {
+fn read_orders(rows: &Rows) -> Result<BTreeMap<i64, CheckedOrder>, Failure> {
     let order = |row| {
-        let order = Order {
+        let order = CheckedOrder {
             customer: rows.int(row, 1)?,
             has_carrier: !rows.is_null(row, 2),
             lines_said: rows.int(row, 3)?,
-            ..Order::default()
+            ..CheckedOrder::default()
         };
         Some((rows.int(row, 0)?, order))
     };
@@ -90,7 +90,7 @@ fn read_orders(rows: &Rows) -> Result<BTreeMap<i64, Order>, Failure> {
 
 async fn mark_new(
     at: Place,
-    page: &mut BTreeMap<i64, Order>,
+    page: &mut BTreeMap<i64, CheckedOrder>,
     session: &Session<'_>,
     range: &[Value<'_>; 4],
     findings: &mut Findings,
@@ -109,7 +109,7 @@ async fn mark_new(
 
 async fn add_lines(
     at: Place,
-    page: &mut BTreeMap<i64, Order>,
+    page: &mut BTreeMap<i64, CheckedOrder>,
     session: &Session<'_>,
     range: &[Value<'_>; 4],
     findings: &mut Findings,
@@ -131,8 +131,8 @@ async fn add_lines(
     Ok(())
 }
 
-fn check_order(at: Place, number: i64, order: &Order, findings: &mut Findings) {
-    let Order { has_carrier, is_new, lines, lines_said, delivered, .. } = order;
+fn check_order(at: Place, number: i64, order: &CheckedOrder, findings: &mut Findings) {
+    let CheckedOrder { has_carrier, is_new, lines, lines_said, delivered, .. } = order;
     let carrier = if *has_carrier { "has a carrier" } else { "has no carrier" };
     findings.expect(5, has_carrier != is_new, || {
         let place = if *is_new { "is in NEW-ORDER" } else { "is not in NEW-ORDER" };

@@ -1,26 +1,23 @@
 //! Experiments on a simulated subject: what is planned is done, once, whatever happens on the way.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_control::Mpl;
 use tidegate_lab::conduct::{Assignment, ExecutionError, Executor, Simulated};
 use tidegate_lab::experiment::workload::WorkloadSpec;
 use tidegate_lab::experiment::{Choice, Experiment, Plan, RunPlan, parse};
-use tidegate_lab::laboratory::Laboratory;
 use tidegate_lab::laboratory::run::{Outcome, RunError, Runner};
 use tidegate_lab::load::Progress;
 use tidegate_lab::measured::{Measured, Started};
-use tidegate_lab::rig::{Machine, Update};
+use tidegate_lab::rig::Update;
 use tidegate_lab::store::{Store, StoreError};
 use tidegate_lab::tap::{Rule, analyse};
 use tidegate_subject::connection::Transactional;
-use tidegate_subject::postgres::{self, Postgres};
-use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::workload::{Condition, Depth};
 use tidegate_workload::{Statement, Wants};
+
+use crate::support::{StoreFile, begin, planned, run_by, server, simulated};
 
 const FILE: &str = r#"
 name = "try"
@@ -43,21 +40,19 @@ rose = [100.0]
 /// 2 runs of 5 batchsets of 4 MPLs twice.
 const EXECUTIONS: usize = 80;
 
-fn experiment() -> (Experiment, Plan) {
-    let experiment = parse(Path::new("try.toml"), FILE, &Choice::default()).unwrap();
-    let plan = Plan::new(&experiment);
-    assert_eq!(plan.count(), EXECUTIONS);
-    (experiment, plan)
+fn tried() -> (Experiment, Plan) {
+    let planned = planned(FILE);
+    assert_eq!(planned.1.count(), EXECUTIONS);
+    planned
 }
 
 /// Runs what is left, until `stop_after` executions were seen to begin.
 fn run(store: &mut Store, id: i64, stop_after: usize) -> Result<Outcome, RunError> {
-    let (experiment, plan) = experiment();
-    run_of(&(&experiment, &plan), store, id, stop_after)
+    run_until(&tried(), store, id, stop_after)
 }
 
-fn run_of(
-    (experiment, plan): &(&Experiment, &Plan),
+fn run_until(
+    (experiment, plan): &(Experiment, Plan),
     store: &mut Store,
     id: i64,
     stop_after: usize,
@@ -68,28 +63,14 @@ fn run_of(
         begun += usize::from(update.message.contains("MPL"));
         cancel.store(begun > stop_after, Ordering::Relaxed);
     };
-    let mut executor = |_: &RunPlan| Box::new(Simulated::default()) as Box<dyn Executor>;
-    Runner {
-        experiment,
-        plan,
-        id,
-        store,
-        executor: &mut executor,
-        cancel: &cancel,
-        observer: &mut observer,
-    }
-    .run()
-}
-
-fn begin(store: &mut Store) -> i64 {
-    let (experiment, plan) = experiment();
-    store.begin_experiment(&experiment, &plan, &Machine::this()).unwrap()
+    let (executor, cancel, observer) = (&mut |_: &RunPlan| simulated(), &cancel, &mut observer);
+    Runner { experiment, plan, id, store, executor, cancel, observer }.run()
 }
 
 /// What is cut off again and again is done in the end, each execution once.
 fn what_is_cut_off_is_done_in_the_end(place: &str) {
     let mut store = Store::open(place).unwrap();
-    let id = begin(&mut store);
+    let id = begin(&mut store, &tried());
     for stop_after in [0, 1, 17, 5] {
         let cut = run(&mut store, id, stop_after);
         assert!(matches!(cut, Err(RunError::Cancelled(cut)) if cut == id), "{cut:?}");
@@ -112,23 +93,23 @@ fn what_is_cut_off_is_done_in_the_end(place: &str) {
         assert_eq!((places[..6].to_vec(), places.len()), (expected.to_vec(), 8));
     }
     // Cut off or not, it comes to the same.
-    let directory = tempfile::tempdir().unwrap();
-    let mut whole = Store::open_file(&directory.path().join("whole.db")).unwrap();
-    let first = begin(&mut whole);
+    let file = StoreFile::new();
+    let mut whole = file.store();
+    let first = begin(&mut whole, &tried());
     assert_eq!(run(&mut whole, first, usize::MAX).unwrap().done, EXECUTIONS);
     let points = thrashing_points(&mut store, id);
     assert_eq!(points, thrashing_points(&mut whole, first));
     let thrashing = points.iter().flatten().count();
     assert!(0 < thrashing && thrashing < 10, "{points:?}");
 
-    let other = begin(&mut store);
+    let other = begin(&mut store, &tried());
     assert_eq!(store.to_do(other).unwrap().len(), EXECUTIONS);
     assert!(matches!(store.experiment(99), Err(StoreError::Missing { id: 99, .. })));
 }
 
 /// The thrashing points of all batchsets, of which none is dropped.
 fn thrashing_points(store: &mut Store, id: i64) -> Vec<Option<Mpl>> {
-    let (experiment, plan) = experiment();
+    let (experiment, plan) = tried();
     let data = store.data_set(id, &experiment, &plan).unwrap();
     assert_eq!((data.runs.len(), data.batchsets.len(), data.executions.len()), (2, 10, 80));
     let report = analyse(&data, Rule::default()).unwrap();
@@ -181,19 +162,10 @@ impl Executor for Troubled {
 /// Errors and stragglers come back with the curves; waits for records are a trouble.
 fn troubles_are_kept(place: &str, connection: &mut impl Transactional) {
     let mut store = Store::open(place).unwrap();
-    let id = begin(&mut store);
-    let (experiment, plan) = experiment();
-    let mut executor = |_: &RunPlan| Box::new(Troubled::default()) as Box<dyn Executor>;
-    let mut runner = Runner {
-        experiment: &experiment,
-        plan: &plan,
-        id,
-        store: &mut store,
-        executor: &mut executor,
-        cancel: &AtomicBool::new(false),
-        observer: &mut |_| (),
-    };
-    assert_eq!(runner.run().unwrap().done, EXECUTIONS);
+    let id = begin(&mut store, &tried());
+    let troubled = || Box::new(Troubled::default()) as Box<dyn Executor>;
+    let outcome = run_by(&mut store, id, &tried(), &troubled, None).unwrap();
+    assert_eq!(outcome.done, EXECUTIONS);
     let curves = store.curves(id).unwrap();
     for point in curves.iter().flat_map(|curve| &curve.points) {
         assert_eq!((point.clients, point.stragglers, point.errors), (point.mpl, 3, 9));
@@ -207,18 +179,12 @@ fn troubles_are_kept(place: &str, connection: &mut impl Transactional) {
 
 #[test]
 fn in_a_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("results.db");
-    what_is_cut_off_is_done_in_the_end(path.to_str().unwrap());
+    what_is_cut_off_is_done_in_the_end(&StoreFile::new().place());
 }
 
 #[test]
 fn on_postgresql() {
-    if let Err(error) = Postgres::find() {
-        println!("skipped: {error}");
-        return;
-    }
-    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let Some(server) = server() else { return };
     what_is_cut_off_is_done_in_the_end(&server.url());
     troubles_are_kept(&server.url(), &mut server.connect().unwrap());
     rows_are_never_changed(&mut server.connect().unwrap());
@@ -239,19 +205,13 @@ kind = "point-select"
 
 #[test]
 fn an_execution_that_loses_a_client_is_a_failed_attempt() {
-    if let Err(error) = Postgres::find() {
-        println!("skipped: {error}");
-        return;
-    }
-    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let Some(server) = server() else { return };
     let mut admin = server.connect().unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().join("results.db");
-    let place = place.to_str().unwrap();
+    let file = StoreFile::new();
     let subject = format!("postgres={}", server.url()).parse().unwrap();
     let choice = Choice { preset: None, subjects: Some(vec![subject]) };
     let experiment = parse(Path::new("real.toml"), REAL, &choice).unwrap();
-    let mut laboratory = Laboratory::open(place, PathBuf::from("none")).unwrap();
+    let mut laboratory = file.laboratory();
     let id = laboratory.begin(&experiment).unwrap();
     let outcome = laboratory.run(id, &AtomicBool::new(false), &mut |update| {
         if update.message.ends_with(" tps") {
@@ -263,29 +223,24 @@ fn an_execution_that_loses_a_client_is_a_failed_attempt() {
     let outcome = outcome.unwrap();
     assert_eq!((outcome.done, outcome.failed), (0, 1), "{outcome:?}");
     drop(laboratory);
-    let failures = Store::open(place).unwrap().failures(id).unwrap();
+    let failures = file.store().failures(id).unwrap();
     assert!(failures[0].contains("1 of 2 clients lost their connection"), "{failures:?}");
 }
 
 #[test]
 fn troubles_are_kept_in_a_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("results.db");
-    drop(Store::open_file(&path).unwrap());
-    let patience = std::time::Duration::from_secs(1);
-    let mut connection = SqliteConnection::open(&path, patience).unwrap();
-    troubles_are_kept(path.to_str().unwrap(), &mut connection);
+    let file = StoreFile::new();
+    drop(file.store());
+    troubles_are_kept(&file.place(), &mut file.connection());
 }
 
 #[test]
 fn rows_in_a_file_are_never_changed() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("results.db");
-    let mut store = Store::open_file(&path).unwrap();
-    let id = begin(&mut store);
+    let file = StoreFile::new();
+    let mut store = file.store();
+    let id = begin(&mut store, &tried());
     run(&mut store, id, usize::MAX).unwrap();
-    let patience = std::time::Duration::from_secs(1);
-    rows_are_never_changed(&mut SqliteConnection::open(&path, patience).unwrap());
+    rows_are_never_changed(&mut file.connection());
 }
 
 fn rows_are_never_changed(connection: &mut impl Transactional) {
@@ -327,30 +282,29 @@ fn with_warmup() -> (Experiment, Plan) {
         .replace("\"2s\"", "\"60s\"")
         .replace("\"0s\"", "\"60s\"")
         .replace("rose =", "update_sf = []\nrose =");
-    let experiment = parse(Path::new("try.toml"), &text, &Choice::default()).unwrap();
-    let plan = Plan::new(&experiment);
-    assert_eq!(plan.count(), 4);
-    (experiment, plan)
+    let planned = planned(&text);
+    assert_eq!(planned.1.count(), 4);
+    planned
 }
 
 /// What counts of a batchset is one host's, and what another had measured of it is kept.
 #[test]
 fn a_batchset_that_another_host_left_is_measured_anew() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut store = Store::open_file(&directory.path().join("results.db")).unwrap();
-    let (experiment, plan) = with_warmup();
-    let id = store.begin_experiment(&experiment, &plan, &Machine::this()).unwrap();
+    let file = StoreFile::new();
+    let mut store = file.store();
+    let planned = with_warmup();
+    let id = begin(&mut store, &planned);
     // Two executions are a batchset: alpha leaves the second in its middle.
     for (host, executions, left_here, left_to_another) in
         [("alpha", 3, 1, 2), ("beta", usize::MAX, 0, 0)]
     {
         store.set_host(host.to_owned());
-        let _ = run_of(&(&experiment, &plan), &mut store, id, executions);
+        let _ = run_until(&planned, &mut store, id, executions);
         assert_eq!(store.to_do(id).unwrap().len(), left_here, "{host}");
         store.set_host("gamma".to_owned());
         assert_eq!(store.to_do(id).unwrap().len(), left_to_another, "{host}");
     }
-    let data = store.data_set(id, &experiment, &plan).unwrap();
+    let data = store.data_set(id, &planned.0, &planned.1).unwrap();
     let hosts: Vec<&str> = data.executions.iter().map(|one| one.host.as_str()).collect();
     assert_eq!(hosts, ["alpha", "alpha", "beta", "beta"]);
     let report = analyse(&data, Rule::default()).unwrap();
@@ -364,17 +318,16 @@ fn a_batchset_that_another_host_left_is_measured_anew() {
 /// Each execution is where and when it was, also when its run went on elsewhere.
 #[test]
 fn executions_overlap_by_their_own_hosts_and_by_all_of_their_time() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("results.db");
-    let mut store = Store::open_file(&path).unwrap();
-    let (experiment, plan) = with_warmup();
-    let id = store.begin_experiment(&experiment, &plan, &Machine::this()).unwrap();
+    let file = StoreFile::new();
+    let mut store = file.store();
+    let planned = with_warmup();
+    let id = begin(&mut store, &planned);
     for (host, executions) in [("alpha", 2), ("beta", usize::MAX)] {
         store.set_host(host.to_owned());
-        let _ = run_of(&(&experiment, &plan), &mut store, id, executions);
+        let _ = run_until(&planned, &mut store, id, executions);
     }
     let violations = |store: &mut Store| {
-        let data = store.data_set(id, &experiment, &plan).unwrap();
+        let data = store.data_set(id, &planned.0, &planned.1).unwrap();
         let lengths = data.executions.iter().map(|one| one.ended_s - one.began_s);
         assert!(lengths.into_iter().all(|length_s| length_s >= 120.0), "{:?}", data.executions);
         let machines = data.executions.iter().map(|one| one.machine.clone()).collect::<Vec<_>>();
@@ -387,7 +340,7 @@ fn executions_overlap_by_their_own_hosts_and_by_all_of_their_time() {
 
     // The third begins half a minute before the second has ended, but elsewhere; the fourth in the
     // last half minute of the third, where that is.
-    let connection = SqliteConnection::open(&path, std::time::Duration::from_secs(1)).unwrap();
+    let connection = file.connection();
     connection.batch("DROP TRIGGER attempt_no_update").unwrap();
     let earlier = "UPDATE attempt SET began_us = began_us - 30000000 WHERE execution";
     connection.batch(&format!("{earlier} = 3")).unwrap();
@@ -400,12 +353,11 @@ fn executions_overlap_by_their_own_hosts_and_by_all_of_their_time() {
 
 #[test]
 fn a_newer_store_is_refused_and_says_so() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("results.db");
-    drop(Store::open_file(&path).unwrap());
-    let connection = SqliteConnection::open(&path, std::time::Duration::from_secs(1)).unwrap();
+    let file = StoreFile::new();
+    drop(file.store());
+    let connection = file.connection();
     connection.batch("INSERT INTO schema_version (version) VALUES (99)").unwrap();
-    let error = Store::open_file(&path).unwrap_err().to_string();
+    let error = Store::open(&file.place()).unwrap_err().to_string();
     assert!(error.contains("version 99") && error.contains("newer program"), "{error}");
     let nowhere = Store::open("/no/such/directory/results.db").unwrap_err().to_string();
     assert!(nowhere.contains("results.db") && nowhere.contains("unable to open"), "{nowhere}");

@@ -1,18 +1,13 @@
 //! Hosts and runs are held by one laboratory at a time.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
-use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 
-use tidegate_lab::conduct::{Executor, Simulated};
-use tidegate_lab::experiment::{Choice, Plan, RunPlan, parse};
-use tidegate_lab::laboratory::run::{Outcome, Runner};
+use tidegate_lab::laboratory::run::Outcome;
 use tidegate_lab::laboratory::{LabError, Laboratory};
-use tidegate_lab::rig::Machine;
 use tidegate_lab::store::{Store, StoreError};
-use tidegate_subject::postgres::{self, Postgres};
+
+use crate::support::{StoreFile, begin, experiment, planned, run_by, server, simulated};
 
 fn store(place: &str, host: &str) -> Store {
     let mut store = Store::open(place).unwrap();
@@ -22,11 +17,7 @@ fn store(place: &str, host: &str) -> Store {
 
 #[test]
 fn on_postgresql_one_holds_and_the_others_learn_who() {
-    if let Err(error) = Postgres::find() {
-        println!("skipped: {error}");
-        return;
-    }
-    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let Some(server) = server() else { return };
     let [mut first, mut second] = ["alpha", "alpha"].map(|host| store(&server.url(), host));
     let mut elsewhere = store(&server.url(), "beta");
     first.hold_host().unwrap();
@@ -53,11 +44,7 @@ fn on_postgresql_one_holds_and_the_others_learn_who() {
 
 #[test]
 fn many_open_a_new_store_at_once() {
-    if let Err(error) = Postgres::find() {
-        println!("skipped: {error}");
-        return;
-    }
-    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let Some(server) = server() else { return };
     let url = server.url();
     std::thread::scope(|scope| {
         let opened: Vec<_> = (0..8).map(|_| scope.spawn(|| Store::open(&url))).collect();
@@ -88,9 +75,8 @@ fn many_open_a_new_file_at_once() {
 
 #[test]
 fn a_store_that_is_not_there_is_not_made_by_looking() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("results.db");
-    let place = path.to_str().unwrap();
+    let file = StoreFile::new();
+    let (path, place) = (file.path(), &*file.place());
     let error = Store::open_existing(place).unwrap_err().to_string();
     assert!(error.starts_with(&format!("there is no result store {place}: ")), "{error}");
     assert!(!path.exists());
@@ -100,11 +86,7 @@ fn a_store_that_is_not_there_is_not_made_by_looking() {
 
 #[test]
 fn who_is_cut_off_has_lost_the_connection() {
-    if let Err(error) = Postgres::find() {
-        println!("skipped: {error}");
-        return;
-    }
-    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let Some(server) = server() else { return };
     let mut silent = store(&server.url(), "alpha");
     let mut next = store(&server.url(), "beta");
     silent.hold_host_as_worker().unwrap();
@@ -122,11 +104,7 @@ fn who_is_cut_off_has_lost_the_connection() {
 
 #[test]
 fn who_has_no_heartbeat_is_not_cut_off() {
-    if let Err(error) = Postgres::find() {
-        println!("skipped: {error}");
-        return;
-    }
-    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let Some(server) = server() else { return };
     let mut own = store(&server.url(), "alpha");
     let mut worker = store(&server.url(), "beta");
     own.hold_host().unwrap();
@@ -161,34 +139,14 @@ rose = [100.0]
 
 #[test]
 fn a_run_that_is_held_is_left_to_its_holder() {
-    if let Err(error) = Postgres::find() {
-        println!("skipped: {error}");
-        return;
-    }
-    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let Some(server) = server() else { return };
     let mut other = store(&server.url(), "alpha");
     let mut own = store(&server.url(), "beta");
     other.hold_host().unwrap();
-    let experiment = parse(Path::new("two.toml"), FILE, &Choice::default()).unwrap();
-    let plan = Plan::new(&experiment);
-    let id = own.begin_experiment(&experiment, &plan, &Machine::this()).unwrap();
+    let planned = planned(FILE);
+    let id = begin(&mut own, &planned);
     let rows = own.runs(id).unwrap();
-    let mut run = |only: Option<u32>| -> Outcome {
-        let mut executor = |_: &RunPlan| Box::new(Simulated::default()) as Box<dyn Executor>;
-        let mut runner = Runner {
-            experiment: &experiment,
-            plan: &plan,
-            id,
-            store: &mut own,
-            executor: &mut executor,
-            cancel: &AtomicBool::new(false),
-            observer: &mut |_| {},
-        };
-        match only {
-            None => runner.run().unwrap(),
-            Some(run) => runner.run_only(run).unwrap(),
-        }
-    };
+    let mut run = |only| run_by(&mut own, id, &planned, &simulated, only).unwrap();
     assert_eq!(other.hold_run(rows[0].id).unwrap(), None);
     let outcome = run(None);
     assert_eq!((outcome.done, outcome.unavailable.len()), (2, 1));
@@ -205,14 +163,10 @@ fn a_run_that_is_held_is_left_to_its_holder() {
 /// What cannot be run is not planned, either: nobody would know of it.
 #[test]
 fn a_host_that_is_taken_leaves_no_experiment_behind() {
-    if let Err(error) = Postgres::find() {
-        println!("skipped: {error}");
-        return;
-    }
-    let server = Postgres::start(postgres::Options::default()).unwrap();
+    let Some(server) = server() else { return };
     let mut other = Store::open(&server.url()).unwrap();
     other.hold_host().unwrap();
-    let experiment = parse(Path::new("two.toml"), FILE, &Choice::default()).unwrap();
+    let experiment = experiment(FILE);
     let mut own = Laboratory::open(&server.url(), "none".into()).unwrap();
     let refused = own.begin(&experiment).unwrap_err();
     assert!(matches!(refused, LabError::Store(StoreError::Held { .. })), "{refused}");
@@ -231,10 +185,8 @@ fn a_host_that_is_taken_leaves_no_experiment_behind() {
 
 #[test]
 fn a_file_is_one_laboratorys_at_a_time() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("results.db");
-    let [mut first, mut second] =
-        ["alpha", "alpha"].map(|host| store(path.to_str().unwrap(), host));
+    let file = StoreFile::new();
+    let [mut first, mut second] = ["alpha", "alpha"].map(|host| store(&file.place(), host));
     first.hold_host().unwrap();
     first.hold_host().unwrap();
     assert_eq!(first.hold_run(1).unwrap(), None);
@@ -250,5 +202,5 @@ fn a_file_is_one_laboratorys_at_a_time() {
     drop(second);
     first.hold_host().unwrap();
     // Another file is another store.
-    store(directory.path().join("other.db").to_str().unwrap(), "alpha").hold_host().unwrap();
+    store(&StoreFile::new().place(), "alpha").hold_host().unwrap();
 }

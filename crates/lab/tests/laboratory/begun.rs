@@ -1,17 +1,14 @@
 //! An experiment goes on, is analysed and exported by the plan with which it was begun, or not at
 //! all.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
-use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use tidegate_lab::experiment::{Choice, parse};
 use tidegate_lab::laboratory::{LabError, Laboratory};
 use tidegate_lab::store::{Format, StoreError};
 use tidegate_lab::tap::Choices;
 use tidegate_subject::sqlite::SqliteConnection;
+
+use crate::support::{StoreFile, experiment};
 
 /// 1 run of 2 batchsets of 2 MPLs.
 const FILE: &str = r#"
@@ -34,33 +31,30 @@ rose = [75.0]
 
 /// A store with the experiment, planned by version 0.0.1, and half done.
 struct Bench {
-    directory: tempfile::TempDir,
+    file: StoreFile,
     laboratory: Laboratory,
     connection: SqliteConnection,
 }
 
 impl Bench {
     fn new() -> Bench {
-        let directory = tempfile::tempdir().unwrap();
-        let place = directory.path().join("results.db");
-        let experiment = parse(Path::new("try.toml"), FILE, &Choice::default()).unwrap();
-        let mut laboratory =
-            Laboratory::open(place.to_str().unwrap(), PathBuf::from("none")).unwrap();
-        laboratory.begin(&experiment).unwrap();
-        let connection = SqliteConnection::open(&place, Duration::from_secs(1)).unwrap();
+        let file = StoreFile::new();
+        let mut laboratory = file.laboratory();
+        laboratory.begin(&experiment(FILE)).unwrap();
+        let connection = file.connection();
         let tables = ["code", "experiment", "run", "batchset", "execution"];
         for table in tables {
             connection.batch(&format!("DROP TRIGGER {table}_no_update")).unwrap();
         }
         connection.batch("UPDATE code SET version = '0.0.1', build = 'old'").unwrap();
-        Bench { directory, laboratory, connection }
+        Bench { file, laboratory, connection }
     }
 
     /// What resuming, analysing and exporting come to.
     fn all(&mut self) -> [Result<(), LabError>; 3] {
-        let Bench { directory, laboratory, .. } = self;
+        let Bench { file, laboratory, .. } = self;
         let resumed = laboratory.run(1, &AtomicBool::new(false), &mut |_| ()).map(drop);
-        let exported = laboratory.export(1, Format::Csv, &directory.path().join("out"));
+        let exported = laboratory.export(1, Format::Csv, &file.directory().join("out"));
         [resumed, laboratory.tap(1, Choices::default()).map(drop), exported.map(drop)]
     }
 }
