@@ -54,7 +54,9 @@ use tidegate_gate::Waker;
 use tidegate_wire::error_response::{Severity, SqlState};
 use tidegate_wire::startup::CancelKey;
 
-use crate::client::{Client, ClientSlot, ClientState, TransactionState};
+#[cfg(debug_assertions)]
+use crate::client::TransactionState;
+use crate::client::{Client, ClientSlot, ClientState};
 use crate::log_limit::LogLimit;
 use crate::mailbox::{Mailbox, Message};
 use crate::metrics::WorkerCounters;

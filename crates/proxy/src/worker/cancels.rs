@@ -38,7 +38,9 @@ use crate::session;
 use crate::shared::Server;
 use crate::slots::{INDEX_BITS, Slot, Slots, WorkerIndex};
 use crate::tls::settings::Connector;
-use crate::upstream::{Upstream, UpstreamSlot, UpstreamState, Upstreams};
+#[cfg(debug_assertions)]
+use crate::upstream::Upstreams;
+use crate::upstream::{Upstream, UpstreamSlot, UpstreamState};
 
 use super::{Source, Worker};
 

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -30,7 +32,7 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, "tests");
         let key = KeyPair::generate().unwrap();
         let own = params.self_signed(&key).unwrap();
-        fs::write(directory.path().join("ca.crt"), own.pem()).unwrap();
+        fs::write(directory.path().join("ca.crt"), pem("CERTIFICATE", own.der())).unwrap();
         Authority { directory, issuer: Issuer::new(params, key) }
     }
 
@@ -49,9 +51,10 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, common_name);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        fs::write(self.path(&format!("{name}.crt")), certificate.pem()).unwrap();
+        fs::write(self.path(&format!("{name}.crt")), pem("CERTIFICATE", certificate.der()))
+            .unwrap();
         let key_path = self.path(&format!("{name}.key"));
-        fs::write(&key_path, key.serialize_pem()).unwrap();
+        fs::write(&key_path, pem("PRIVATE KEY", &key.serialize_der())).unwrap();
         // libpq refuses keys that others may read.
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         fs::set_permissions(key_path, private).unwrap();
@@ -66,6 +69,14 @@ impl Authority {
             file("key")
         )
     }
+}
+
+/// Writes what is in DER as PEM (RFC 7468).
+fn pem(label: &str, der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let lines: Vec<&str> =
+        text.as_bytes().chunks(64).map(|line| str::from_utf8(line).unwrap()).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
 /// Runs `psql` with these parts of a connection string.
