@@ -68,6 +68,7 @@ pub mod defaults {
         connect: Duration::from_secs(5),
         abandoned: Duration::from_secs(5),
         server_idle: Duration::from_secs(60),
+        unreachable: Some(Duration::from_secs(120)),
         shutdown_grace: Duration::from_secs(10),
     };
 }
@@ -119,6 +120,7 @@ pub struct TimeoutsSection {
     pub connect: Option<Period>,
     pub abandoned: Option<Period>,
     pub server_idle: Option<Period>,
+    pub unreachable: Option<OptionalPeriod>,
     pub shutdown_grace: Option<Period>,
 }
 
@@ -458,6 +460,7 @@ impl TimeoutsSection {
             connect: period(self.connect, defaults.connect),
             abandoned: period(self.abandoned, defaults.abandoned),
             server_idle: period(self.server_idle, defaults.server_idle),
+            unreachable: patience(self.unreachable, defaults.unreachable),
             shutdown_grace: period(self.shutdown_grace, defaults.shutdown_grace),
         }
     }

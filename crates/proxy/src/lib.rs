@@ -294,7 +294,7 @@ fn servers(config: &Config) -> Result<Gated, StartError> {
         if let Some(ClassGoal { class, goal }) = database.control.keep {
             gate.count_late(class, goal.within);
         }
-        let server = Server::new(database.server.clone(), gate)
+        let server = Server::new(database.server.clone(), gate, config.timeouts.unreachable)
             .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;
         server_of.push(ServerIndex(servers.len()));
         let cpus = database.control.setting.resources.cpus;

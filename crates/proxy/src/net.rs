@@ -4,10 +4,12 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustix::net::sockopt;
 use tidegate_wire::input::Missing;
 
 use crate::tls::settings::{Acceptor, Connector};
@@ -32,10 +34,12 @@ impl Stream {
     }
 
     /// Begins to connect; the socket becomes writable when it is done or has failed.
-    pub(crate) fn connect_tcp(address: SocketAddr) -> io::Result<Stream> {
+    pub(crate) fn connect_tcp(
+        address: SocketAddr,
+        unreachable: Option<Duration>,
+    ) -> io::Result<Stream> {
         let stream = TcpStream::connect(address)?;
-        // Messages are batched here already; waiting for more to send only adds latency.
-        stream.set_nodelay(true)?;
+        set_options(&stream, unreachable)?;
         Ok(Stream::Tcp(stream))
     }
 
@@ -85,6 +89,28 @@ impl Write for Stream {
     }
 }
 
+/// Probes that a silent peer may leave unanswered before its connection is ended.
+const PROBES: u32 = 6;
+
+/// Sets what every TCP connection needs.
+///
+/// A peer whose machine has gone says nothing, like one that is idle. The system asks a silent one
+/// from half of `unreachable` on whether it is there, and ends the connection when it has not
+/// answered, or not acknowledged what it was sent, for that time.
+fn set_options(stream: &TcpStream, unreachable: Option<Duration>) -> io::Result<()> {
+    // Messages are batched here already; waiting for more to send only adds latency.
+    stream.set_nodelay(true)?;
+    let Some(unreachable) = unreachable else { return Ok(()) };
+    // The system counts whole seconds, from 1 on.
+    let seconds = |time: Duration| Duration::from_secs(time.as_secs().max(1));
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, seconds(unreachable / 2))?;
+    sockopt::set_tcp_keepintvl(stream, seconds(unreachable / 2 / PROBES))?;
+    sockopt::set_tcp_keepcnt(stream, PROBES)?;
+    let milliseconds = u32::try_from(unreachable.as_millis()).unwrap_or(u32::MAX);
+    Ok(sockopt::set_tcp_user_timeout(stream, milliseconds)?)
+}
+
 /// A listening socket, TCP or Unix-domain.
 #[derive(Debug)]
 pub(crate) enum Listener {
@@ -93,11 +119,12 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    pub(crate) fn accept(&self) -> io::Result<Stream> {
+    /// Accepts a client; `unreachable` is as in [`crate::config::Timeouts`].
+    pub(crate) fn accept(&self, unreachable: Option<Duration>) -> io::Result<Stream> {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
-                stream.set_nodelay(true)?;
+                set_options(&stream, unreachable)?;
                 Ok(Stream::Tcp(stream))
             }
             Listener::Unix(listener) => Ok(Stream::Unix(listener.accept()?.0)),

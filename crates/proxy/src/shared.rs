@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tidegate_gate::Gate;
 
@@ -16,13 +17,19 @@ use crate::tls::settings::{Acceptor, Connector, Reloaded};
 pub(crate) struct Server {
     pub(crate) address: ServerAddress,
     pub(crate) gate: Gate,
+    /// As in [`crate::config::Timeouts`].
+    unreachable: Option<Duration>,
     /// What the host name meant when it was last looked up.
     resolved: Mutex<Vec<SocketAddr>>,
 }
 
 impl Server {
-    pub(crate) fn new(address: ServerAddress, gate: Gate) -> std::io::Result<Server> {
-        let server = Server { address, gate, resolved: Mutex::default() };
+    pub(crate) fn new(
+        address: ServerAddress,
+        gate: Gate,
+        unreachable: Option<Duration>,
+    ) -> std::io::Result<Server> {
+        let server = Server { address, gate, unreachable, resolved: Mutex::default() };
         server.resolve()?;
         Ok(server)
     }
@@ -68,7 +75,9 @@ impl Server {
     ) -> std::io::Result<Connection> {
         let stream = match (&self.address, peer) {
             (ServerAddress::Unix(path), _) => Stream::connect_unix(path)?,
-            (ServerAddress::Tcp(..), Some(address)) => Stream::connect_tcp(address)?,
+            (ServerAddress::Tcp(..), Some(address)) => {
+                Stream::connect_tcp(address, self.unreachable)?
+            }
             (ServerAddress::Tcp(..), None) => return Err(std::io::ErrorKind::NotFound.into()),
         };
         Ok(Connection::to_server(stream, connector))

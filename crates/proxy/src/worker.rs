@@ -146,12 +146,12 @@ impl Acceptor {
     }
 
     /// Accepts all clients that wait for it.
-    fn accept_all(&mut self) -> Vec<Stream> {
+    fn accept_all(&mut self, unreachable: Option<Duration>) -> Vec<Stream> {
         self.is_pending = false;
         let mut accepted = Vec::new();
         for listener in &self.listeners {
             loop {
-                match listener.accept() {
+                match listener.accept(unreachable) {
                     Ok(stream) => accepted.push(stream),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -393,7 +393,7 @@ impl Worker {
 
     /// Accepts all clients that wait for it and shares them out among the event loops in turn.
     fn accept(&mut self) {
-        for stream in self.acceptor.accept_all() {
+        for stream in self.acceptor.accept_all(self.shared.config.timeouts.unreachable) {
             let worker = self.acceptor.take_turn(self.shared.mailboxes.len());
             if worker == self.index {
                 self.add_client(stream);

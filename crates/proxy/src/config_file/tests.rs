@@ -68,6 +68,7 @@ fn every_key_is_read() {
         prepared_statements_max = 6
         timeouts = {{ login = "1s", message = "2s", queue = "none", idle_in_transaction = "4m",
                       connect = "5ms", abandoned = "6s", server_idle = "7h",
+                      unreachable = "9s",
                       shutdown_grace = "8s" }}
         high_priority = {{ users = ["ann"], applications = ["till"] }}
         [databases."*"]
@@ -91,6 +92,7 @@ fn every_key_is_read() {
         connect: Duration::from_millis(5),
         abandoned: seconds(6),
         server_idle: seconds(7 * 3600),
+        unreachable: Some(seconds(9)),
         shutdown_grace: seconds(8),
     };
     assert_eq!(config.timeouts, timeouts);

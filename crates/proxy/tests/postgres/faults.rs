@@ -232,3 +232,30 @@ fn a_shutdown_that_loses_patience() {
         assert_eq!(show(&running.until(0)), "E(57P01)", "{mode}");
     }
 }
+
+/// The timers of established TCP connections with this local or remote port, as the kernel shows
+/// them; 2 is that of keep-alive probes.
+fn timers(port: u16, is_local: bool) -> Vec<u8> {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let suffix = format!(":{port:04X}");
+    rows.filter(|row| row[3] == "01" && row[if is_local { 1 } else { 2 }].ends_with(&suffix))
+        .map(|row| row[5][..2].parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn silent_peers_are_asked_whether_they_are_there() {
+    let server = own_server(Authentication::Trust);
+    let has_timer = |timer: u8, port: u16, is_local: bool| {
+        eventually(&format!("timer {timer}"), || (timers(port, is_local) == [timer]).then_some(()));
+    };
+    let asking = setup(&server, "session").start();
+    let client = asking.client();
+    has_timer(2, asking.address.port(), true);
+    has_timer(2, server.port(), false);
+    drop(client);
+    let silent = setup(&server, "session").line("timeouts.unreachable = \"none\"").start();
+    let _client = silent.client();
+    has_timer(0, silent.address.port(), true);
+}
