@@ -53,7 +53,9 @@ fn a_client_vanishes_at_rest() {
 
 #[test]
 fn a_client_vanishes_in_a_transaction_which_is_rolled_back() {
-    server().connect().unwrap().query("CREATE TABLE kept (x int)").unwrap();
+    // The shared server stops with the last test that holds it, and its tables with it.
+    let server = server();
+    server.connect().unwrap().query("CREATE TABLE kept (x int)").unwrap();
     vanishes_after(|_, client| {
         client.query("BEGIN");
         client.query("INSERT INTO kept VALUES (1)");
@@ -62,7 +64,7 @@ fn a_client_vanishes_in_a_transaction_which_is_rolled_back() {
         client.query("BEGIN; INSERT INTO kept VALUES (1)");
         client.query("SELECT 1/0");
     });
-    let mut watcher = server().connect().unwrap();
+    let mut watcher = server.connect().unwrap();
     assert_eq!(watcher.value("SELECT count(*) FROM kept").unwrap(), "0");
 }
 
