@@ -98,7 +98,8 @@ fn a_client_vanishes_in_the_middle_of_a_batch_and_of_a_message() {
 
 #[test]
 fn a_client_vanishes_in_the_middle_of_copy_in() {
-    let _ = server().connect().unwrap().query("CREATE TABLE filled (x int)");
+    let server = server();
+    server.connect().unwrap().query("CREATE TABLE filled (x int)").unwrap();
     vanishes_after(|_, client| {
         client.send(&query("COPY filled FROM STDIN"));
         client.until(tag::COPY_IN);
@@ -114,7 +115,7 @@ fn a_client_vanishes_in_the_middle_of_copy_in() {
         client.send(&query("SELECT pg_sleep(0.2) /* before copy */; COPY filled FROM STDIN"));
         wait_until_running("/* before copy */");
     });
-    let mut watcher = server().connect().unwrap();
+    let mut watcher = server.connect().unwrap();
     assert_eq!(watcher.value("SELECT count(*) FROM filled").unwrap(), "0");
 }
 
