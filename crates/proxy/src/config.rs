@@ -103,8 +103,8 @@ pub struct Timeouts {
     pub abandoned: Duration,
     /// How long an unused upstream connection is kept.
     pub server_idle: Duration,
-    /// How long a TCP peer may acknowledge nothing before its connection is ended; `None` leaves it
-    /// to the system, which waits for hours.
+    /// How long a silent TCP peer may leave keep-alive probes unanswered before its connection is
+    /// ended; `None` leaves it to the system, which waits for hours.
     pub unreachable: Option<Duration>,
     /// For running transactions to end after the order to shut down.
     pub shutdown_grace: Duration,

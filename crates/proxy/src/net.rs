@@ -96,7 +96,8 @@ const PROBES: u32 = 6;
 ///
 /// A peer whose machine has gone says nothing, like one that is idle. The system asks a silent one
 /// from half of `unreachable` on whether it is there, and ends the connection when it has not
-/// answered, or not acknowledged what it was sent, for that time.
+/// answered for that time. There is no user timeout (`TCP_USER_TIMEOUT`): it would also end the
+/// connection of a peer that is there and slow to read, as in a COPY into a locked table.
 fn set_options(stream: &TcpStream, unreachable: Option<Duration>) -> io::Result<()> {
     // Messages are batched here already; waiting for more to send only adds latency.
     stream.set_nodelay(true)?;
@@ -106,9 +107,7 @@ fn set_options(stream: &TcpStream, unreachable: Option<Duration>) -> io::Result<
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, seconds(unreachable / 2))?;
     sockopt::set_tcp_keepintvl(stream, seconds(unreachable / 2 / PROBES))?;
-    sockopt::set_tcp_keepcnt(stream, PROBES)?;
-    let milliseconds = u32::try_from(unreachable.as_millis()).unwrap_or(u32::MAX);
-    Ok(sockopt::set_tcp_user_timeout(stream, milliseconds)?)
+    Ok(sockopt::set_tcp_keepcnt(stream, PROBES)?)
 }
 
 /// A listening socket, TCP or Unix-domain.
@@ -321,6 +320,11 @@ impl Connection {
     /// Returns the TLS of the connection, if it is encrypted.
     pub(crate) fn encryption(&self) -> Option<&Encryption> {
         self.encryption.as_deref().filter(|encryption| encryption.is_encrypted())
+    }
+
+    /// Returns whether the TLS of a client has begun and ended: no answer can be sent.
+    pub(crate) fn has_ended_tls(&self) -> bool {
+        self.encryption.is_some() && self.encryption().is_none()
     }
 
     /// Returns why TLS has failed, if it has.

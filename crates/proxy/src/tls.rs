@@ -416,7 +416,8 @@ impl Encryption {
             Advance::Handshaking => self.pending.extend_from_slice(plaintext),
             Advance::Established => {
                 if !session.is_established {
-                    session.check_alpn()?;
+                    // What was to be sent is for a peer that speaks the protocol.
+                    session.check_alpn().inspect_err(|_| outgoing.clear())?;
                     session.is_established = true;
                     self.pending = Vec::new();
                 }

@@ -63,7 +63,7 @@ impl fmt::Display for SslMode {
     }
 }
 
-/// A word that is none of those that are allowed.
+/// A value that is not one of the allowed words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected one of {0}")]
 pub struct UnknownWord(String);
@@ -157,12 +157,12 @@ pub enum Negotiation {
 /// How far a login is bound to the server's certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ChannelBindingMode {
-    /// Never.
+    /// The login is never bound.
     Disable,
     /// Where the server offers it.
     #[default]
     Prefer,
-    /// Always.
+    /// The login is bound, or refused.
     Require,
 }
 
@@ -220,7 +220,7 @@ pub enum TlsSettingsError {
     Rustls {
         /// The file of the certificate.
         path: PathBuf,
-        /// Why.
+        /// The reason that rustls gives.
         source: rustls::Error,
     },
     /// The authorities of clients are of no use.
@@ -228,7 +228,7 @@ pub enum TlsSettingsError {
     Authorities {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason that rustls gives.
         source: rustls::client::VerifierBuilderError,
     },
     /// No such cipher suite.

@@ -34,6 +34,10 @@ type Refusal = (SqlState<'static>, String);
 
 impl Worker {
     pub(super) fn first_packet(&mut self, slot: ClientSlot, input: &mut Input<'_>) -> Flow {
+        if self.clients[slot].connection.has_ended_tls() {
+            self.lose_client(slot);
+            return Flow::Wait;
+        }
         let acceptor = self.shared.acceptor.as_ref();
         let is_in_clear = self.clients[slot].connection.encryption().is_none();
         if let Some(acceptor) = acceptor.filter(|_| is_in_clear)

@@ -93,9 +93,9 @@ reasons! {
             /// The most permits that were out at once.
             inflight: u32,
         } = "unused" => "hold: {inflight} inside, less than half the limit";
-        /// AIMD.
+        /// AIMD: additive increase, multiplicative decrease.
         Aimd(reason: AimdReason) = reason.kind() => "{reason}";
-        /// Vegas.
+        /// TCP Vegas: the limit follows the estimated length of the queue.
         Vegas(reason: VegasReason) = reason.kind() => "{reason}";
         /// Gradient2 applied its gradient.
         Gradient2 {
