@@ -136,7 +136,7 @@ impl Draws {
             1 => Batch::Run(""),
             // A name means the same text to all, whatever exists when it is prepared.
             2 => {
-                let texts = ["SHOW work_mem", "SELECT session_user", "SELECT 7", "BEGIN", "COMMIT"];
+                let texts = ["SHOW work_mem", "SELECT session_user", "SELECT 7"];
                 Batch::Prepare(self.of(&names), self.of(&texts).to_owned())
             }
             3 => Batch::Run(self.of(&names)),
