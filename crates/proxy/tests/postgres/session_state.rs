@@ -253,7 +253,7 @@ fn what_cannot_follow_pins_until_it_is_gone() {
             }
             let undone = run(&mut client, undo, is_extended);
             assert!(!undone.contains("E("), "{undo}: {undone}");
-            proxy.wait_for(PINNED, 0);
+            eventually(undo, || (proxy.metric(PINNED) == 0).then_some(()));
             assert_eq!(outcome(&mut client, question), others, "{undo}");
         }
     }
