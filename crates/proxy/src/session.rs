@@ -265,7 +265,7 @@ fn look_at(
         tag::FUNCTION_CALL => {
             let number = payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
             if !look::is_harmless_function(number) {
-                let may = Kinds::INSPECTED.with(Kind::FixedSetting);
+                let may = Kinds::INSPECTED.with(Kind::NamelessSetting);
                 server.watch.notice(Look { may, ..Look::default() });
             }
             None

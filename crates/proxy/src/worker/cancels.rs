@@ -161,9 +161,9 @@ impl Worker {
         if let Some(permit) = server.permit_mut() {
             permit.resume(Instant::now());
         }
-        let is_quiet = server.session.replies.is_quiet();
+        let is_at_work = server.session.is_at_work();
         self.counters.clients_lost.fetch_add(1, Ordering::Relaxed);
-        if !is_quiet {
+        if is_at_work {
             self.cancel_upstream(slot, None);
         }
         if is_mid_message {
