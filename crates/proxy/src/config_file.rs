@@ -14,8 +14,9 @@ use tidegate_control::{Algorithm, Bounds, BoundsError, ControlChoice, Mpl, Resou
 use tidegate_gate::ClassGoal;
 
 use crate::config::{
-    AuthQuery, ClientAuthentication, ClientTls, Config, Control, Database, HighPriority, ListenAddress,
-    PoolMode, ServerAddress, SslMode, Timeouts, TlsVersion, WatchLogin,
+    AuthQuery, ClientAuthentication, ClientTls, Config, Control, Database, HighPriority,
+    ListenAddress, PoolMode, ServerAddress, SessionStateCheck, SessionStatePolicy, SslMode,
+    Timeouts, TlsVersion, WatchLogin,
 };
 use crate::hba::{Hba, HbaError};
 pub use crate::upstream_url::UpstreamUrl;
@@ -54,8 +55,7 @@ pub mod defaults {
     /// Data disks of the server.
     pub const DISKS: u32 = 1;
     /// Looks a user up whose password has not expired. A view of those who may log in.
-    pub const AUTH_QUERY: &str =
-        "SELECT usename, CASE WHEN valuntil < pg_catalog.now() THEN NULL ELSE passwd END \
+    pub const AUTH_QUERY: &str = "SELECT usename, CASE WHEN valuntil < pg_catalog.now() THEN NULL ELSE passwd END \
          FROM pg_catalog.pg_shadow WHERE usename = $1";
     /// A server is not watched, because that takes one of its connections and a user.
     pub const WATCH: bool = false;
@@ -166,6 +166,10 @@ pub struct DatabaseSection {
     pub upstream: UpstreamUrl,
     /// Transaction or session pooling.
     pub mode: Option<PoolMode>,
+    /// What becomes of session state that cannot follow a client in transaction mode.
+    pub session_state: Option<SessionStatePolicy>,
+    /// When session state is looked for in transaction mode.
+    pub session_state_check: Option<SessionStateCheck>,
     /// Who chooses the limit.
     #[serde(default, deserialize_with = "values::written")]
     pub control: Option<ControlChoice>,
@@ -205,6 +209,8 @@ impl DatabaseSection {
         DatabaseSection {
             upstream,
             mode: None,
+            session_state: None,
+            session_state_check: None,
             control: None,
             keep: None,
             min_mpl: None,
@@ -608,6 +614,8 @@ fn database(
         server_user: section.upstream.user,
         server_password: section.upstream.password,
         mode: section.mode.unwrap_or(defaults::MODE),
+        session_state: section.session_state.unwrap_or_default(),
+        session_state_check: section.session_state_check.unwrap_or_default(),
         control,
         watch,
         auth_query,

@@ -21,7 +21,10 @@ use crate::login::LoginFailure;
 use crate::watch::ServerSamples;
 
 mod curve;
+mod session_state;
 mod watched;
+
+use session_state::KindCounters;
 
 /// Upper bounds of the histograms' buckets, microseconds.
 const BOUNDS_US: [u64; 16] = [
@@ -43,6 +46,12 @@ macro_rules! worker_counters {
             $(#[doc = $help] pub $field: AtomicU64,)*
             /// Logins refused, by reason, in the order of [`LoginFailure::ALL`].
             pub(crate) login_failures: [AtomicU64; LoginFailure::ALL.len()],
+            /// Times that session state of each kind pinned a client.
+            pub(crate) session_state_pinned: KindCounters,
+            /// Times that session state of each kind was removed after its transaction.
+            pub(crate) session_state_removed: KindCounters,
+            /// Times that a statement was refused because of each kind.
+            pub(crate) session_state_refused: KindCounters,
         }
 
         const WORKER_METRICS: &[WorkerMetric] =
@@ -73,6 +82,10 @@ worker_counters! {
         "Cancel requests received.";
     clients_lost: Counter, "tidegate_clients_lost_total",
         "Clients that vanished inside a transaction.";
+    clients_pinned: Gauge, "tidegate_clients_pinned",
+        "Clients of transaction mode that keep their upstream connection for its session state.";
+    inspections: Counter, "tidegate_session_inspections_total",
+        "Queries of the proxy's own that asked a session for its state.";
     statements_prepared: Counter, "tidegate_statements_prepared_total",
         "Statements the proxy prepared by itself on an upstream connection.";
     bytes_from_clients: Counter, "tidegate_bytes_from_clients_total",
@@ -187,6 +200,7 @@ impl MetricsSource {
             page.sample(name, &[], sum);
         }
         self.login_failures(&mut page);
+        session_state::write(&mut page, &self.workers);
         process(&mut page);
         page.0
     }
@@ -195,9 +209,8 @@ impl MetricsSource {
         let name = "tidegate_login_failures_total";
         page.family(name, Kind::Counter, "Logins refused, by reason.");
         for (index, failure) in LoginFailure::ALL.iter().enumerate() {
-            let of = |worker: &Arc<WorkerCounters>| {
-                worker.login_failures[index].load(Ordering::Relaxed)
-            };
+            let of =
+                |worker: &Arc<WorkerCounters>| worker.login_failures[index].load(Ordering::Relaxed);
             let sum: u64 = self.workers.iter().map(of).sum();
             page.sample(name, &[("reason", failure.label())], sum);
         }

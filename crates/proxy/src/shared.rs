@@ -10,8 +10,8 @@ use crate::auth_query::Lookups;
 use crate::config::{Config, Database, ServerAddress};
 use crate::mailbox::Mailbox;
 use crate::net::{Connection, Stream};
-use crate::slots::{DatabaseIndex, ServerIndex};
 use crate::reloaded::Reloaded;
+use crate::slots::{DatabaseIndex, ServerIndex};
 use crate::system_users::SystemUsers;
 use crate::tls::settings::{Acceptor, Connector};
 

@@ -216,7 +216,8 @@ impl Worker {
             server_database: entry.server_database.clone().unwrap_or(name),
             user: entry.server_user.clone().unwrap_or_else(|| user.clone()),
         };
-        let session = ClientSession { settings, ..ClientSession::default() };
+        let first_settings = settings.clone();
+        let session = ClientSession { settings, first_settings, ..ClientSession::default() };
         Ok((Applicant { user: user.into(), class, key, session }, demand))
     }
 

@@ -21,6 +21,8 @@ mod load;
 mod logins;
 mod observe;
 mod protocol;
+mod session_model;
+mod session_state;
 mod sessions;
 mod settings;
 mod soak;
