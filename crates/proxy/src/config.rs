@@ -7,6 +7,7 @@ use std::time::Duration;
 
 pub use tidegate_gate::Control;
 
+use crate::hba::Hba;
 use crate::users::Users;
 
 pub use crate::tls::settings::{
@@ -89,6 +90,21 @@ pub struct Database {
     /// Whom to be to watch the server; `None` does not watch it. The first database of a server
     /// that has it decides.
     pub watch: Option<WatchLogin>,
+    /// How users are looked up on the server who are not in the user file; `None` knows no others.
+    pub auth_query: Option<AuthQuery>,
+}
+
+/// How the proxy asks a server for the secrets of users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthQuery {
+    /// The user who asks.
+    pub user: String,
+    /// That user's password; otherwise the user file's.
+    pub password: Option<String>,
+    /// The database in which the query runs; `None` is the database that is served.
+    pub database: Option<String>,
+    /// The query: from the user's name, `$1`, to rows of a name and a secret.
+    pub sql: String,
 }
 
 /// Whom the proxy is on a server that it watches.
@@ -111,6 +127,8 @@ pub enum ClientAuthentication {
     ScramSha256,
     /// By a certificate whose common name is the user.
     Certificate,
+    /// As the HBA file says.
+    Hba,
 }
 
 /// How long the proxy waits, and for what.
@@ -163,6 +181,11 @@ pub struct Config {
     pub client_tls: Option<ClientTls>,
     /// The user file's contents.
     pub users: Users,
+    /// The HBA file's contents, where clients prove who they are as it says.
+    pub hba: Option<Hba>,
+    /// Connections that have not logged in, at most; `None` is derived from the number of files
+    /// that the process may open.
+    pub logins_max: Option<NonZeroUsize>,
     /// Waiting times.
     pub timeouts: Timeouts,
     /// Transactions that may wait at one gate.

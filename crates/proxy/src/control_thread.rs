@@ -1,7 +1,8 @@
 //! The thread that keeps every gate's limit where its controller wants it.
 //!
 //! It also does what must not stop an event loop: passing queue deadlines, looking after permits
-//! that are out far longer than usual, looking names up again, writing the journal.
+//! that are out far longer than usual, looking names up again, reading changed files
+//! again, writing the journal.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -28,7 +29,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// How often host names are looked up again.
 const LOOK_UP_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Certificates are looked at this often, and loaded again if their files have changed.
+/// Files of certificates, users and the like are looked at this often, and read again if they have
+/// changed.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One server's control loop.
@@ -266,7 +268,7 @@ impl ControlLoop {
         }
         if now >= self.next_reload {
             self.next_reload = now + RELOAD_INTERVAL;
-            self.shared.reload_certificates();
+            self.shared.reload_files();
         }
         if now >= self.next_look_up {
             self.next_look_up = now + LOOK_UP_INTERVAL;

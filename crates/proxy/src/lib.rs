@@ -6,23 +6,28 @@
 //! - one thread that runs the controllers (`control_thread`) and records their decisions
 //!   ([`tidegate_gate::journal`]);
 //! - one thread for each server whose sessions are watched (`watch`);
+//! - one thread for each server that is asked for users (`auth_query`), and one that finds the
+//!   names of users of the operating system (`system_users`), where they log in;
 //! - one thread for `/metrics` and `/healthz` (`admin`).
 //!
 //! The protocol's bookkeeping is apart from the sockets: `session` and `replies` for transactions,
 //! `login`, `scram` and `handshake` for both kinds of login.
 
 pub mod admin;
+mod auth_query;
 mod client;
 pub mod config;
 pub mod config_file;
 mod control_thread;
 mod handshake;
+pub mod hba;
 mod health;
 mod log_limit;
 mod login;
 mod mailbox;
 pub mod metrics;
 mod net;
+mod reloaded;
 mod replies;
 pub mod scram;
 mod session;
@@ -31,6 +36,7 @@ mod settings;
 mod shared;
 mod slots;
 mod statements;
+mod system_users;
 mod tls;
 mod upstream;
 mod upstream_url;
@@ -49,16 +55,19 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tidegate_gate::{ClassGoal, Gate, Limits};
 
-use config::{Config, ListenAddress, ServerAddress, SslMode};
+use auth_query::LookUpThread;
+use config::{ClientAuthentication, Config, ListenAddress, ServerAddress, SslMode};
 use control_thread::{ControlThread, ControlledServer};
 pub use health::ThreadFailure;
 use mailbox::{Mailbox, Message};
 use metrics::{Decisions, MetricsSource, ServerMetrics, WorkerCounters};
 use net::Listener;
+use reloaded::Reloaded;
 use shared::{Server, Shared};
 use slots::{ServerIndex, WorkerIndex};
+use system_users::SystemUsers;
+use tls::settings::Connector;
 pub use tls::settings::TlsSettingsError;
-use tls::settings::{Connector, Reloaded};
 use watch::{ServerSamples, Watch, WatchPlan};
 use worker::Worker;
 
@@ -116,6 +125,7 @@ pub struct Running {
     admin: Option<admin::AdminHandle>,
     control_thread: Option<ControlThread>,
     watches: Vec<Watch>,
+    lookups: Vec<LookUpThread>,
 }
 
 /// Starts a proxy; it serves when this returns.
@@ -141,9 +151,23 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let admin = config.admin_listen.map(|at| admin::start(at, Arc::clone(&metrics))).transpose()?;
     let acceptor = config.client_tls.as_ref().map(tls::settings::acceptor).transpose()?;
     let connectors = connectors(&config)?;
-    let shared = Arc::new(Shared { config, servers, server_of, acceptor, connectors, mailboxes });
+    let lookups = auth_query::lookups(&config, &server_of);
+    let by_system = config.authentication == ClientAuthentication::Hba;
+    let system_users = by_system.then(|| SystemUsers::start(mailboxes.clone())).transpose()?;
+    config.users.derive_verifiers();
+    let shared = Arc::new(Shared {
+        config,
+        servers,
+        server_of,
+        acceptor,
+        connectors,
+        lookups,
+        system_users,
+        mailboxes,
+    });
     let health = Arc::clone(metrics.health());
     let watches = watches(&shared, &regulated)?;
+    let lookups = auth_query::start(&shared)?;
     let control_thread =
         ControlThread::start(Arc::clone(&shared), regulated, journal, Arc::clone(&health))?;
     let mut running = Running {
@@ -154,6 +178,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         admin,
         control_thread: Some(control_thread),
         watches,
+        lookups,
         metrics,
     };
     // The first worker accepts for all.
@@ -356,6 +381,7 @@ impl Running {
         }
         self.control_thread = None;
         self.watches.clear();
+        self.lookups.clear();
         self.admin = None;
         for path in self.unix_paths.drain(..) {
             if let Err(error) = std::fs::remove_file(&path) {

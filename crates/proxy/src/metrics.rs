@@ -17,6 +17,7 @@ use tidegate_gate::journal::BelievedGain;
 use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
 
 use crate::health::Health;
+use crate::login::LoginFailure;
 use crate::watch::ServerSamples;
 
 mod curve;
@@ -43,6 +44,8 @@ macro_rules! worker_counters {
         #[repr(align(128))]
         pub struct WorkerCounters {
             $(#[doc = $help] pub $field: AtomicU64,)*
+            /// Logins refused, by reason, in the order of [`LoginFailure::ALL`].
+            pub(crate) login_failures: [AtomicU64; LoginFailure::ALL.len()],
             /// Times that session state of each kind pinned a client.
             pub(crate) session_state_pinned: KindCounters,
             /// Times that session state of each kind was removed after its transaction.
@@ -67,8 +70,6 @@ worker_counters! {
         "Upstream connections that a client holds.";
     connections_accepted: Counter, "tidegate_connections_accepted_total",
         "Client connections accepted.";
-    logins_failed: Counter, "tidegate_logins_failed_total",
-        "Logins refused: wrong password, unknown user or database.";
     tls_failures: Counter, "tidegate_tls_failures_total",
         "Clients whose TLS handshake or session failed.";
     protocol_errors: Counter, "tidegate_protocol_errors_total",
@@ -198,9 +199,21 @@ impl MetricsSource {
                 self.workers.iter().map(|worker| of(worker).load(Ordering::Relaxed)).sum();
             page.sample(name, &[], sum);
         }
+        self.login_failures(&mut page);
         session_state::write(&mut page, &self.workers);
         process(&mut page);
         page.0
+    }
+
+    fn login_failures(&self, page: &mut Page) {
+        let name = "tidegate_login_failures_total";
+        page.family(name, Kind::Counter, "Logins refused, by reason.");
+        for (index, failure) in LoginFailure::ALL.iter().enumerate() {
+            let of =
+                |worker: &Arc<WorkerCounters>| worker.login_failures[index].load(Ordering::Relaxed);
+            let sum: u64 = self.workers.iter().map(of).sum();
+            page.sample(name, &[("reason", failure.label())], sum);
+        }
     }
 
     fn gates(&self, page: &mut Page) {

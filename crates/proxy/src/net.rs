@@ -1,7 +1,7 @@
 //! Sockets of either family, and connections: a socket with the bytes that wait on both sides.
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +30,23 @@ impl Stream {
                 stream.peer_addr().map_or_else(|_| "gone".to_owned(), |peer| peer.to_string())
             }
             Stream::Unix(_) => "a Unix-domain socket".to_owned(),
+        }
+    }
+
+    /// Returns the address of a TCP peer; `None` is a Unix-domain socket.
+    fn peer_ip(&self) -> io::Result<Option<IpAddr>> {
+        match self {
+            // An IPv4 peer of a socket that takes both families is one of IPv4 nevertheless.
+            Stream::Tcp(stream) => Ok(Some(stream.peer_addr()?.ip().to_canonical())),
+            Stream::Unix(_) => Ok(None),
+        }
+    }
+
+    /// Returns the number of the user who has connected a Unix-domain socket.
+    fn peer_user(&self) -> io::Result<u32> {
+        match self {
+            Stream::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
+            Stream::Unix(stream) => Ok(sockopt::socket_peercred(stream)?.uid.as_raw()),
         }
     }
 
@@ -273,6 +290,22 @@ impl Connection {
     /// Returns the peer's address, for a log.
     pub(crate) fn peer(&self) -> String {
         self.stream.peer()
+    }
+
+    /// Returns the address of a TCP peer; `None` is a Unix-domain socket.
+    ///
+    /// # Errors
+    /// The peer has gone.
+    pub(crate) fn peer_ip(&self) -> io::Result<Option<IpAddr>> {
+        self.stream.peer_ip()
+    }
+
+    /// Returns the number of the user of this machine who has connected a Unix-domain socket.
+    ///
+    /// # Errors
+    /// It is a TCP socket, or the system does not tell.
+    pub(crate) fn peer_user(&self) -> io::Result<u32> {
+        self.stream.peer_user()
     }
 
     /// Returns whether the peer is on this machine, by a Unix-domain socket.

@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use tidegate_gate::Gate;
 
+use crate::auth_query::Lookups;
 use crate::config::{Config, Database, ServerAddress};
 use crate::mailbox::Mailbox;
 use crate::net::{Connection, Stream};
+use crate::reloaded::Reloaded;
 use crate::slots::{DatabaseIndex, ServerIndex};
-use crate::tls::settings::{Acceptor, Connector, Reloaded};
+use crate::system_users::SystemUsers;
+use crate::tls::settings::{Acceptor, Connector};
 
 /// A database server and its gate.
 #[derive(Debug)]
@@ -95,6 +98,10 @@ pub(crate) struct Shared {
     pub(crate) acceptor: Option<Reloaded<Acceptor>>,
     /// For each configured database, how TLS begins with its server, if it does.
     pub(crate) connectors: Vec<Option<Reloaded<Connector>>>,
+    /// For each configured database, where users are looked up, if they are.
+    pub(crate) lookups: Vec<Option<Arc<Lookups>>>,
+    /// Who finds the names of users of the operating system, where they count.
+    pub(crate) system_users: Option<SystemUsers>,
     pub(crate) mailboxes: Vec<Arc<Mailbox>>,
 }
 
@@ -104,8 +111,17 @@ impl Shared {
         self.connectors[database.0].as_ref().map(Reloaded::get)
     }
 
-    /// Loads certificates again whose files have changed.
-    pub(crate) fn reload_certificates(&self) {
+    /// Returns where users of a database are looked up, if they are.
+    pub(crate) fn lookups(&self, database: DatabaseIndex) -> Option<&Arc<Lookups>> {
+        self.lookups[database.0].as_ref()
+    }
+
+    /// Reads files again that have changed: certificates, users and who may log in how.
+    pub(crate) fn reload_files(&self) {
+        self.config.users.reload();
+        if let Some(hba) = &self.config.hba {
+            hba.reload();
+        }
         if let Some(acceptor) = &self.acceptor {
             acceptor.reload();
         }

@@ -34,7 +34,7 @@
 //! * What is shorter than the time between two queries is sampled by its share of the time.
 
 mod maturity;
-mod queries;
+pub(crate) mod queries;
 mod samples;
 
 use std::collections::VecDeque;
@@ -48,7 +48,6 @@ use crate::config::{Config, ServerAddress};
 use crate::handshake::{Credentials, UpstreamError};
 use crate::shared::Shared;
 use crate::slots::{DatabaseIndex, ServerIndex};
-use crate::users::Secret;
 
 use maturity::LockMaturity;
 use queries::WatchQueries;
@@ -62,7 +61,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The database to log in to where the proxy serves every name and so has none of its own.
-const ANY_DATABASE: &str = "postgres";
+pub(crate) const ANY_DATABASE: &str = "postgres";
 
 /// How a server is watched.
 #[derive(Clone, Debug)]
@@ -88,17 +87,10 @@ impl WatchPlan {
         let counted: Option<Vec<String>> = databases.clone().map(|(_, it)| name(it)).collect();
         let (index, database, login) =
             databases.find_map(|(index, it)| Some((index, it, it.watch.as_ref()?)))?;
-        let secret = match &login.password {
-            Some(password) => Some(Secret::Plain(password.clone())),
-            None => config.users.get(login.user.as_bytes()).cloned(),
-        };
+        let password = login.password.as_deref();
+        let channel_binding = database.tls.channel_binding;
         Some(WatchPlan {
-            credentials: Credentials {
-                user: login.user.clone(),
-                secret,
-                users: config.users.clone(),
-                channel_binding: database.tls.channel_binding,
-            },
+            credentials: Credentials::own(&login.user, password, &config.users, channel_binding),
             login_database: DatabaseIndex(index),
             database: name(database).unwrap_or_else(|| ANY_DATABASE.to_owned()),
             counted,
@@ -226,7 +218,8 @@ impl Watcher {
         let watch_poll = &mut self.watch_poll;
         let server = (server, self.shared.connector(self.plan.login_database));
         let mut connection = WatchConnection::open(watch_poll, server, attempt, deadline)?;
-        connection.log_in(watch_poll, &self.plan.credentials, &self.plan.database, deadline)?;
+        let place = (&*self.plan.database, queries::APPLICATION);
+        connection.log_in(watch_poll, &self.plan.credentials, place, deadline)?;
         let queries = WatchQueries::new(self.plan.counted.as_deref());
         let rows = connection.rows(watch_poll, &queries.prepare(), Instant::now() + ANSWER_TIME)?;
         let visibility = queries::Visibility::read(&rows);

@@ -30,13 +30,16 @@
 //! - [`IdleTransactions`]: clients that are idle inside their transactions.
 //! - [`FollowUps`]: the work that an event has left for later.
 //! - [`Definitions`]: the statements that clients have prepared.
+//! - [`Applicants`]: the clients that have not logged in.
 //!
-//! What the loop does with them is in `logins` (a client up to its first transaction), `clients`
+//! What the loop does with them is in `logins` (a client up to its first transaction), `applicants`
+//! (that there are not too many of them, and inquiries about them), `clients`
 //! (a client's messages), `transactions` (from the request of a permit to its return), `upstreams`
 //! (opening connections, a server's messages), `cancels` (transactions whose client has gone, and
 //! cancel requests), `session_state` (what clients of transaction mode leave behind) and `overdue`
 //! (warnings of transactions that no longer count).
 
+mod applicants;
 mod cancels;
 mod clients;
 mod logins;
@@ -70,6 +73,7 @@ use crate::statements::Definitions;
 use crate::upstream::Upstream;
 use crate::upstream::{UpstreamSlot, Upstreams};
 
+use applicants::Applicants;
 use cancels::{CancelRequestSlot, CancelRequests};
 pub(crate) use overdue::{OverdueHolder, OverdueWarnings};
 use transactions::IdleTransactions;
@@ -228,6 +232,7 @@ pub(crate) struct Worker {
     clients: Slots<Client>,
     upstreams: Upstreams,
     cancel_requests: CancelRequests,
+    applicants: Applicants,
     idle_transactions: IdleTransactions,
     definitions: Definitions,
     follow_ups: FollowUps,
@@ -255,6 +260,7 @@ impl Worker {
         counters: Arc<WorkerCounters>,
     ) -> io::Result<Worker> {
         let now = Instant::now();
+        let applicants_max = applicants::max(&shared.config);
         let mailbox = Arc::clone(&shared.mailboxes[index.0]);
         let post_to = Arc::clone(&mailbox);
         let admitted: Waker = Arc::new(move |token| {
@@ -271,6 +277,7 @@ impl Worker {
             clients: Slots::new(),
             upstreams: Upstreams::new(),
             cancel_requests: CancelRequests::new(),
+            applicants: Applicants::new(applicants_max),
             idle_transactions: IdleTransactions::default(),
             definitions: Definitions::default(),
             follow_ups: FollowUps::default(),
@@ -388,6 +395,8 @@ impl Worker {
                 Message::Accepted(stream) => self.add_client(stream),
                 Message::Cancel { key, requester } => self.cancel(key, requester),
                 Message::CancelEnded { client } => self.remove_client(client),
+                Message::LookedUp { client, looked_up } => self.looked_up(client, looked_up),
+                Message::SystemUser { client, name } => self.system_user(client, name.as_deref()),
                 Message::Discounted(holder) => self.warn_of_overdue(&holder),
                 Message::Shutdown { deadline } => self.begin_shutdown(deadline),
             }
@@ -419,8 +428,9 @@ impl Worker {
             stream.register(registry, Source::Client(slot).token())?;
             Ok(Client::new(stream, new_cancel_key(index, slot)?, now))
         });
-        if let Err(error) = inserted {
-            tracing::warn!(%error, "a client is turned away");
+        match inserted {
+            Ok(client) => self.add_applicant(client),
+            Err(error) => tracing::warn!(%error, "a client is turned away"),
         }
     }
 
@@ -510,6 +520,7 @@ impl Worker {
         }
         self.upstreams.check();
         self.cancel_requests.check(&self.upstreams);
+        self.applicants.check(self.clients.iter().filter(|(_, it)| it.is_applicant).count());
         for (slot, client) in self.clients.iter() {
             let Some(upstream) = client.upstream() else { continue };
             let holder = self.upstreams.get(upstream).map(Upstream::client);

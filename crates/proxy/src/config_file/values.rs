@@ -98,7 +98,8 @@ impl FromStr for ClientAuthentication {
             "md5" => Ok(ClientAuthentication::Md5),
             "scram-sha-256" => Ok(ClientAuthentication::ScramSha256),
             "cert" => Ok(ClientAuthentication::Certificate),
-            _ => Err(ValueError::new(text, "trust, md5, scram-sha-256 or cert")),
+            "hba" => Ok(ClientAuthentication::Hba),
+            _ => Err(ValueError::new(text, "trust, md5, scram-sha-256, cert or hba")),
         }
     }
 }

@@ -132,6 +132,7 @@ impl Worker {
     /// Makes a client leave its upstream connection, which is brought to rest or closed. It is
     /// `Closing` afterwards and gives back its ticket or permit.
     pub(super) fn leave_upstream(&mut self, slot: ClientSlot) {
+        self.forget_inquiry(slot);
         let closing = ClientState::Closing { since: self.now };
         let Some(client) = self.clients.get_mut(slot) else {
             return;

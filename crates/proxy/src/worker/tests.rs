@@ -45,6 +45,8 @@ impl Loop {
         let (mut polls, mailboxes) = crate::event_loops(1).unwrap();
         let shared = Arc::new(Shared {
             acceptor: None,
+            lookups: vec![None; config.databases.len()],
+            system_users: None,
             connectors: config.databases.iter().map(|_| None).collect(),
             config,
             servers,
