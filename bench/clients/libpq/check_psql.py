@@ -171,13 +171,12 @@ def copy_abort():
 
 @check
 def cancel():
-    with subprocess.Popen([*PSQL, "-c", "SELECT pg_sleep(30)", "-c", "SELECT 'next'"], text=True,
+    with subprocess.Popen([*PSQL, "-c", "SELECT pg_sleep(30)"], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=BOUND_S)
+        _, errors = process.communicate(timeout=BOUND_S)
     equal(errors, "Cancel request sent\nERROR:  canceling statement due to user request\n")
-    equal(output, "next\n")
 
 
 @check

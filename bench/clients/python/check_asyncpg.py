@@ -128,7 +128,7 @@ async def prepared_shared():
 @waits
 async def deallocate():
     async with connect(statement_cache_size=0) as connection:
-        statement = await connection.prepare("SELECT 1")
+        statement = await connection.prepare("SELECT 1", name="mine")
         await connection.execute("DEALLOCATE ALL")
         async with raised(asyncpg.InvalidSQLStatementNameError):
             await statement.fetchval()

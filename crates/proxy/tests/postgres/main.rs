@@ -18,6 +18,7 @@ mod load;
 mod logins;
 mod observe;
 mod protocol;
+mod seeded;
 mod sessions;
 mod settings;
 mod soak;
