@@ -59,7 +59,9 @@ struct Episode {
     mode: &'static str,
     has_tls: bool,
     faults: usize,
+    /// One seed makes another chain for each episode.
     seed: u64,
+    number: u64,
 }
 
 /// Names what fails.
@@ -74,7 +76,7 @@ impl Drop for Chain<'_> {
     #[expect(clippy::print_stdout, reason = "shown when a test fails")]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let Episode { mode, has_tls, faults, seed } = self.episode;
+            let Episode { mode, has_tls, faults, seed, .. } = self.episode;
             println!(
                 "{mode} mode, TLS {has_tls}: failed after {} faults. Repeat it with \
                  TIDEGATE_FAULTS_SEED={seed} TIDEGATE_FAULTS={}. The last batch:",
@@ -154,14 +156,14 @@ impl Episode {
 
     /// Inflicts all batches, and looks after each what is left of it.
     fn batches(&self, world: &World<'_>) {
-        let mut draws = SplitMix64::new(self.seed);
+        let mut draws = SplitMix64::new(self.seed + (self.number << 32));
         let mut chain = Chain { episode: self, child: world.child, done: 0, batch: Vec::new() };
         let rest = Rest::new(world);
         let (started, mut shown) = (Instant::now(), Instant::now());
         let batches = self.faults.div_ceil(BATCH);
         let mut warm = None;
         for number in 0..batches {
-            let is_gentle = draws.next_chance(0.6);
+            let is_gentle = number % 2 == 0;
             let fault = if is_gentle { Fault::gentle } else { Fault::harsh };
             chain.batch =
                 (0..BATCH.min(self.faults - chain.done)).map(|_| fault(&mut draws)).collect();
@@ -197,8 +199,9 @@ impl Episode {
         let server = world.server.lock().unwrap_or_else(PoisonError::into_inner);
         let mut admin = server.connect().unwrap();
         world.load.audit(&mut admin);
-        let left = admin.value("SELECT count(*) FROM unfinished").unwrap();
-        assert_eq!(left, "0", "{} mode: what was not committed", self.mode);
+        // 1 is of a batch without its Sync, 2 of a transaction, 3 of a COPY without its end.
+        let left = admin.value("SELECT array_agg(a) FROM unfinished").unwrap();
+        assert_eq!(left, "", "{} mode: committed without its client", self.mode);
     }
 
     #[expect(clippy::print_stdout, reason = "a soak test prints its progress")]
@@ -251,9 +254,11 @@ struct Rest {
 
 impl Rest {
     fn new(world: &World<'_>) -> Rest {
+        // Before the metrics are asked for, which takes a descriptor for a moment.
+        let descriptors = world.child.descriptors();
         let metrics = world.child.metrics();
         assert_eq!(metrics["tidegate_clients"] + metrics["tidegate_upstreams_open"], 0);
-        Rest { descriptors: world.child.descriptors() }
+        Rest { descriptors }
     }
 
     /// Waits until nothing is left of a batch.
@@ -280,7 +285,8 @@ impl Rest {
         let metrics = world.child.metrics();
         let of = |name: &str| metrics[&format!("tidegate_{name}")];
         let clients = world.load.held();
-        let busy = if mode == "session" { of("upstreams_busy") } else { 0 };
+        // In session mode each client keeps one.
+        let kept = if mode == "session" { clients } else { 0 };
         let open = of("upstreams_open");
         let backends = {
             let server = world.server.lock().unwrap_or_else(PoisonError::into_inner);
@@ -292,9 +298,8 @@ impl Rest {
             ("clients", of("clients"), clients),
             ("permits out", of("permits_out"), 0),
             ("waiting", of("waiting"), 0),
-            ("upstreams busy", of("upstreams_busy"), busy),
-            ("upstreams open", open, of("upstreams_idle") + of("upstreams_busy")),
-            ("busy beside clients", busy.saturating_sub(clients), 0),
+            ("upstreams busy", of("upstreams_busy"), 0),
+            ("upstreams open", open, of("upstreams_idle") + kept),
             ("descriptors", world.child.descriptors(), self.descriptors + clients + open),
             ("backends", backends.parse().unwrap_or(u64::MAX), open),
         ];
@@ -318,10 +323,9 @@ fn episodes(faults: u64, seed: u64) {
     let server = Mutex::new(own_server(Authentication::Trust));
     let faults = usize::try_from(setting("TIDEGATE_FAULTS", faults)).unwrap();
     let seed = setting("TIDEGATE_FAULTS_SEED", seed);
-    for mode in MODES {
-        for has_tls in [false, true] {
-            Episode { mode, has_tls, faults: faults / EPISODES, seed }.run(&server);
-        }
+    let ways = MODES.iter().flat_map(|mode| [(mode, false), (mode, true)]);
+    for ((mode, has_tls), number) in ways.zip(0..) {
+        Episode { mode, has_tls, faults: faults / EPISODES, seed, number }.run(&server);
     }
 }
 

@@ -127,10 +127,7 @@ impl Fault {
     /// Draws a fault that may not disturb other clients.
     pub(super) fn gentle(draws: &mut SplitMix64) -> Fault {
         match draws.next_below(20) {
-            0..12 => Fault::Leave {
-                at: one_of(&POINTS, draws),
-                by: one_of(&ENDS, draws),
-            },
+            0..12 => Fault::Leave { at: one_of(&POINTS, draws), by: one_of(&ENDS, draws) },
             12..15 => Fault::Cancel {
                 length: draws.next_below(60),
                 after: draws.next_below(60),
@@ -314,7 +311,7 @@ impl<'a> World<'a> {
             Point::InMessage => talk.send(&query("SELECT 'half of it'")[..9])?,
             Point::InQuery => talk.send(&query("SELECT pg_sleep(0.05)"))?,
             Point::InTransaction => {
-                talk.ask("BEGIN; INSERT INTO unfinished VALUES (1)")?.rows()?;
+                talk.ask("BEGIN; INSERT INTO unfinished VALUES (2)")?.rows()?;
             }
             Point::InFailedTransaction => drop(talk.ask("BEGIN; SELECT 1/0")?),
             Point::InLargeAnswer => {
@@ -324,7 +321,7 @@ impl<'a> World<'a> {
             Point::InCopyIn => {
                 talk.send(&query("COPY unfinished FROM STDIN"))?;
                 talk.until(tag::COPY_IN)?;
-                talk.send(&copy_data(b"1\n"))?;
+                talk.send(&copy_data(b"3\n"))?;
             }
             Point::InCopyOut => {
                 let rows = "SELECT repeat('x', 100000) FROM generate_series(1, 100)";
