@@ -172,6 +172,13 @@ impl Worker {
             // polite Terminate for that.
             return self.remove_upstream(slot);
         }
+        let mut flush = Vec::new();
+        if let Some(server) = self.upstreams.get_mut(slot) {
+            session::flush(&server.session, &mut flush);
+            if server.connection.send(&flush).is_err() {
+                return self.close_upstream(slot);
+            }
+        }
         self.wind_up(slot);
         if let Some(server) = self.upstreams.get_mut(slot) {
             server.connection.set_readable(false);

@@ -21,6 +21,7 @@ mod load;
 mod logins;
 mod observe;
 mod protocol;
+mod seeded;
 mod session_model;
 mod session_state;
 mod sessions;
