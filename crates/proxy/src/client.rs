@@ -69,6 +69,8 @@ pub(crate) struct RunningTransaction {
     pub(crate) input: TransactionInput,
     /// A cancel request that is sent on as soon as the held input is.
     pub(crate) cancel_when_sent: Option<Requester>,
+    /// Something of the client's has been sent to the server.
+    pub(crate) has_sent: bool,
 }
 
 /// The transaction of a client that is logged in.
@@ -171,6 +173,18 @@ impl Client {
                 *own = Some(upstream);
             }
             _ => debug_assert!(false, "only a client that awaits parameters gets a connection"),
+        }
+    }
+
+    /// Takes the connection away that was being opened for a client of session mode. Returns
+    /// whether the client waits for another.
+    pub(crate) fn unset_own_upstream(&mut self) -> bool {
+        match &mut self.state {
+            ClientState::LoggingIn { stage: LoginStage::AwaitingParameters(_, own), .. } => {
+                *own = None;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -283,6 +297,7 @@ impl Client {
             upstream,
             input: TransactionInput::Flowing,
             cancel_when_sent: None,
+            has_sent: false,
         }));
     }
 

@@ -18,6 +18,7 @@ pub mod config_file;
 mod control_thread;
 mod handshake;
 mod health;
+mod hosts;
 mod log_limit;
 mod login;
 mod mailbox;
@@ -48,7 +49,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tidegate_gate::{ClassGoal, Gate, Limits};
 
-use config::{Config, ListenAddress, ServerAddress, SslMode};
+use config::{Config, ListenAddress, ServerAddress, ServerHosts, SslMode};
 use control_thread::{ControlThread, ControlledServer};
 pub use health::ThreadFailure;
 use mailbox::{Mailbox, Message};
@@ -76,7 +77,7 @@ pub enum StartError {
     #[error("cannot find the database server {server}: {source}; check the upstream's host name")]
     Resolve {
         /// The server.
-        server: ServerAddress,
+        server: ServerHosts,
         /// What the resolver says.
         source: io::Error,
     },
@@ -171,15 +172,18 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     Ok(running)
 }
 
-/// Reads what TLS with each database's server needs.
-fn connectors(config: &Config) -> Result<Vec<Option<Reloaded<Connector>>>, TlsSettingsError> {
-    let connector = |database: &config::Database| match &database.server {
+/// Reads what TLS with each host of each database's server needs.
+fn connectors(config: &Config) -> Result<Vec<Vec<Option<Reloaded<Connector>>>>, TlsSettingsError> {
+    let connector = |database: &config::Database, host: &ServerAddress| match host {
         ServerAddress::Tcp(host, _) if database.tls.mode != SslMode::Disable => {
             tls::settings::connector(&database.tls, host).map(Some)
         }
         _ => Ok(None),
     };
-    config.databases.iter().map(connector).collect()
+    let connectors = |database: &config::Database| {
+        database.server.hosts.iter().map(|host| connector(database, host)).collect()
+    };
+    config.databases.iter().map(connectors).collect()
 }
 
 /// Starts to watch the servers that are to be watched.
@@ -210,6 +214,7 @@ fn server_metrics((server, regulated): (&Server, &ControlledServer)) -> ServerMe
         gate: server.gate.clone(),
         decisions: Arc::clone(&regulated.decisions),
         samples: regulated.samples.clone(),
+        hosts: Some(Arc::clone(&server.hosts)),
     }
 }
 
@@ -294,7 +299,10 @@ fn servers(config: &Config) -> Result<Gated, StartError> {
         if let Some(ClassGoal { class, goal }) = database.control.keep {
             gate.count_late(class, goal.within);
         }
-        let server = Server::new(database.server.clone(), gate, config.timeouts.unreachable)
+        // Pauses are random so that proxies do not try in step.
+        let seed = config.seed ^ u64::from(std::process::id()) << 32 ^ servers.len() as u64;
+        let address = database.server.clone();
+        let server = Server::new(address, gate, config.timeouts.unreachable, seed)
             .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;
         server_of.push(ServerIndex(servers.len()));
         let cpus = database.control.setting.resources.cpus;

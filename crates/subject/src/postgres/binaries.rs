@@ -23,6 +23,11 @@ impl Binaries {
             .find_map(|directory| Self::within(&directory))
     }
 
+    /// Returns where the program is that copies a running server, which comes with the other two.
+    pub(super) fn pg_basebackup(&self) -> PathBuf {
+        self.postgres.with_file_name("pg_basebackup")
+    }
+
     fn within(directory: &Path) -> Option<Self> {
         let binaries =
             Binaries { initdb: directory.join("initdb"), postgres: directory.join("postgres") };
