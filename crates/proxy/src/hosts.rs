@@ -480,6 +480,27 @@ impl Hosts {
         self.gate.begin_outage(self.connected.load(Ordering::Relaxed), now);
     }
 
+    /// An attempt of a search at this target has ended, and the target does not do.
+    fn end_probe(
+        &self,
+        state: &mut HostsState,
+        number: u64,
+        target: Option<usize>,
+        now: Instant,
+    ) {
+        let Some(search) = &mut state.search else { return };
+        if search.probe != Some(number) {
+            return;
+        }
+        search.probe = None;
+        if let Some(tried) = target.and_then(|index| search.tried.get_mut(index)) {
+            *tried = true;
+        }
+        if search.tried.iter().all(|&tried| tried) {
+            self.end_round(state, now);
+        }
+    }
+
     /// Every target has been tried in vain.
     fn end_round(&self, state: &mut HostsState, now: Instant) {
         let Some(search) = &mut state.search else { return };
@@ -613,11 +634,19 @@ impl Attempt {
 
     /// Ends the attempt: the server has refused this user or database, and so can be reached.
     /// Returns whether others have been waiting for it.
-    pub(crate) fn answered(self, now: Instant) -> bool {
-        let does_for_all = self.hosts.list.attributes == SessionAttributes::Any;
-        let is_in_use = self.hosts.lock().in_use == Some(self.peer.host);
-        // Otherwise it is not known what it is.
-        if does_for_all || is_in_use { self.reached(None, now) } else { false }
+    pub(crate) fn answered(mut self, now: Instant) -> bool {
+        let hosts = Arc::clone(&self.hosts);
+        let mut state = hosts.lock();
+        let does_for_all = hosts.list.attributes == SessionAttributes::Any;
+        if does_for_all || state.in_use == Some(self.peer.host) {
+            drop(state);
+            return self.reached(None, now);
+        }
+        // What it is is not known: the others are asked next.
+        self.is_open = false;
+        let index = state.targets.iter().position(|target| target.peer == self.peer);
+        hosts.end_probe(&mut state, self.number, index, now);
+        false
     }
 
     /// Ends the attempt: there is no connection, and a later attempt may find one.
@@ -652,13 +681,9 @@ impl Attempt {
         let text = format!("{}: {error}", hosts.address(self.peer.host));
         search.last = Some((LastError { code: sql_state(error).to_owned(), text }, now));
         search.has_seen_unfit |= is_unfit;
-        search.probe = None;
-        if let Some(index) = index {
-            search.tried[index] = true;
-        }
-        if search.tried.iter().all(|&tried| tried) {
-            hosts.end_round(&mut state, now);
-        }
+        // A search that this attempt has begun has no other one.
+        search.probe = Some(self.number);
+        hosts.end_probe(&mut state, self.number, index, now);
         hosts.tell_gate(now);
     }
 }

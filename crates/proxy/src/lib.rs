@@ -300,7 +300,7 @@ fn servers(config: &Config) -> Result<Gated, StartError> {
             gate.count_late(class, goal.within);
         }
         // Pauses are random so that proxies do not try in step.
-        let seed = config.seed ^ u64::from(std::process::id()) << 32 ^ servers.len() as u64;
+        let seed = config.seed ^ (u64::from(std::process::id()) << 32) ^ servers.len() as u64;
         let address = database.server.clone();
         let server = Server::new(address, gate, config.timeouts.unreachable, seed)
             .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;

@@ -44,6 +44,8 @@ pub(super) struct Outages {
     pub(super) suspicious_until: Instant,
     /// When the last sweep was.
     swept_at: Instant,
+    /// Takes pools in turn.
+    turn: usize,
 }
 
 impl Outages {
@@ -53,6 +55,7 @@ impl Outages {
             retry_at: None,
             suspicious_until: now,
             swept_at: now,
+            turn: 0,
         }
     }
 
@@ -211,6 +214,25 @@ impl Worker {
         }
         self.outages.swept_at = self.now;
         self.open_all_missing();
+        self.probe();
+    }
+
+    /// Tries to reach servers that nobody waits for: until they are known to be back, their limits
+    /// stay where they are.
+    fn probe(&mut self) {
+        for index in 0..self.shared.servers.len() {
+            if self.stopping.is_some() || self.shared.servers[index].hosts.outage().is_none() {
+                continue;
+            }
+            let is_of_server = |pool: &PoolIndex| self.upstreams[*pool].server.0 == index;
+            let pools: Vec<PoolIndex> = self.upstreams.pools().filter(is_of_server).collect();
+            // Each in turn: a server may refuse the user of one.
+            self.outages.turn = self.outages.turn.wrapping_add(1);
+            let turn = self.outages.turn.checked_rem(pools.len());
+            if let Some(pool) = turn.and_then(|turn| pools.get(turn)) {
+                self.open_pooled(*pool);
+            }
+        }
     }
 
     /// Fails the transactions and logins that wait for a server which cannot be reached.
@@ -253,6 +275,12 @@ impl Worker {
 
     /// Returns the clients in the gate's queue of a server for which no connection is open.
     fn queued_without_connection(&self, server: ServerIndex) -> Vec<ClientSlot> {
+        let is_connected = |pool| self.upstreams.count(pool, |it| !it.is_opening()) > 0;
+        let is_stuck_pool: Vec<bool> = self
+            .upstreams
+            .pools()
+            .map(|pool| self.upstreams[pool].server == server && !is_connected(pool))
+            .collect();
         let is_stuck = |client: &Client| {
             let crate::client::ClientState::LoggedIn(LoggedIn {
                 account,
@@ -262,9 +290,7 @@ impl Worker {
             else {
                 return false;
             };
-            let pool = account.pool;
-            self.upstreams[pool].server == server
-                && self.upstreams.count(pool, |it| !it.is_opening()) == 0
+            is_stuck_pool[account.pool.0]
         };
         self.clients.iter().filter(|(_, client)| is_stuck(client)).map(|(slot, _)| slot).collect()
     }

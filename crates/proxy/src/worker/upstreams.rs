@@ -31,6 +31,8 @@ struct Relayed {
     ready: bool,
     /// A query of the proxy's own was answered.
     own_ready: bool,
+    /// An error on a connection that no client holds: the server is about to close it.
+    last_words: bool,
 }
 
 /// A server's bytes that make no sense.
@@ -366,6 +368,9 @@ impl Worker {
         }
         self.buffers.changed = gather.recycle();
         match relayed {
+            Ok(Relayed { last_words: true, .. }) => {
+                self.lose_upstream(slot, &UpstreamError::Closed);
+            }
             Ok(relayed) => self.after_relay(slot, &relayed),
             Err(violation) => {
                 tracing::warn!(%violation, "closing an upstream connection");
@@ -473,6 +478,7 @@ fn relay(
     out: &mut BatchOutput<'_>,
 ) -> Result<Relayed, ServerViolation> {
     let is_at_rest = server.is_at_rest();
+    let is_checked = matches!(server.state(), UpstreamState::Checking);
     let mut relayed = Relayed::default();
     while !input.is_empty() {
         let passing = &mut server.connection.passing;
@@ -503,6 +509,7 @@ fn relay(
             out.pass(message.range());
         }
         session::answer_for_proxy(client.as_deref_mut(), &mut server.session, out);
+        relayed.last_words |= tag == tag::ERROR && (is_at_rest || is_checked);
         if tag == tag::READY_FOR_QUERY {
             relayed.own_ready |= is_own;
             relayed.ready |= !is_own;
