@@ -87,7 +87,6 @@ pub(crate) struct Handshake {
 const ASK_ROLE: &[u8] = b"SELECT pg_catalog.pg_is_in_recovery(), \
     pg_catalog.current_setting('default_transaction_read_only') = 'on'";
 
-
 /// The client's side of a SCRAM exchange.
 enum ScramLogin {
     /// With the password.
@@ -149,9 +148,8 @@ impl Handshake {
         };
         let known = (reported(b"in_hot_standby"), reported(b"default_transaction_read_only"));
         match (known, self.role.as_deref()) {
-            ((Some(is_standby), Some(is_read_only)), _) | (_, Some(&[is_standby, is_read_only])) => {
-                Ok(Some(Role { is_standby, is_read_only }))
-            }
+            ((Some(is_standby), Some(is_read_only)), _)
+            | (_, Some(&[is_standby, is_read_only])) => Ok(Some(Role { is_standby, is_read_only })),
             (_, Some(_)) => Err(UpstreamError::Unexpected(backend::tag::READY_FOR_QUERY)),
             (_, None) => {
                 self.role = Some(Vec::new());

@@ -96,7 +96,10 @@ enum Standing {
     /// It did, last at this time.
     Good(Instant),
     /// It failed, or was not what was asked for, at this time.
-    Bad { at: Instant, is_unfit: bool },
+    Bad {
+        at: Instant,
+        is_unfit: bool,
+    },
 }
 
 /// An address of a host.
@@ -316,8 +319,8 @@ impl Hosts {
     pub(crate) fn accepts(&self, peer: Peer) -> bool {
         let state = self.lock();
         let target = state.targets.iter().find(|target| target.peer == peer);
-        let is_fit = target
-            .is_some_and(|it| !matches!(it.standing, Standing::Bad { is_unfit: true, .. }));
+        let is_fit =
+            target.is_some_and(|it| !matches!(it.standing, Standing::Bad { is_unfit: true, .. }));
         is_fit && (self.is_balanced() || state.in_use.is_none_or(|in_use| in_use == peer.host))
     }
 
@@ -360,8 +363,7 @@ impl Hosts {
     /// to each in turn.
     pub(crate) fn observed_peer(&self, attempt: usize) -> Peer {
         let state = self.lock();
-        let is_in_use =
-            |target: &&Target| state.in_use.is_none_or(|host| target.peer.host == host);
+        let is_in_use = |target: &&Target| state.in_use.is_none_or(|host| target.peer.host == host);
         let targets: Vec<Peer> =
             state.targets.iter().filter(is_in_use).map(|target| target.peer).collect();
         // A host has one target at least.
@@ -481,13 +483,7 @@ impl Hosts {
     }
 
     /// An attempt of a search at this target has ended, and the target does not do.
-    fn end_probe(
-        &self,
-        state: &mut HostsState,
-        number: u64,
-        target: Option<usize>,
-        now: Instant,
-    ) {
+    fn end_probe(&self, state: &mut HostsState, number: u64, target: Option<usize>, now: Instant) {
         let Some(search) = &mut state.search else { return };
         if search.probe != Some(number) {
             return;

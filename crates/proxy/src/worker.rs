@@ -72,8 +72,8 @@ use crate::upstream::Upstream;
 use crate::upstream::{UpstreamSlot, Upstreams};
 
 use cancels::{CancelRequestSlot, CancelRequests};
-pub(crate) use overdue::{OverdueHolder, OverdueWarnings};
 use outages::Outages;
+pub(crate) use overdue::{OverdueHolder, OverdueWarnings};
 use transactions::IdleTransactions;
 
 /// Bytes read from a socket at once.

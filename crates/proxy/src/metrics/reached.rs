@@ -34,7 +34,8 @@ const HOSTS_METRICS: [HostsMetric; 4] = [
 
 /// Writes the state of each server's hosts.
 pub(super) fn write(page: &mut Page, servers: &[ServerMetrics]) {
-    let state = |server: &ServerMetrics| Some((server.name.clone(), server.hosts.as_ref()?.metrics()));
+    let state =
+        |server: &ServerMetrics| Some((server.name.clone(), server.hosts.as_ref()?.metrics()));
     let servers: Vec<(String, HostsMetrics)> = servers.iter().filter_map(state).collect();
     if servers.is_empty() {
         return;

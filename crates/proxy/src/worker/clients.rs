@@ -369,7 +369,8 @@ impl Worker {
             running.input = TransactionInput::Held;
         }
         let sent = server.connection.send(gather.bytes());
-        if sent.is_err() && !running.has_sent && server.connection.has_sent_none_of(gather.bytes()) {
+        if sent.is_err() && !running.has_sent && server.connection.has_sent_none_of(gather.bytes())
+        {
             // Not a byte has left, so that all of it may go elsewhere.
             connection.passing = Missing::default();
             account.session.statements.take_all_back();
