@@ -301,6 +301,17 @@ impl Client {
         }));
     }
 
+    /// Returns the running transaction if nothing of it has been sent on a connection that it was
+    /// lent for itself alone: another connection would do as well.
+    pub(crate) fn unsent(&self) -> Option<&RunningTransaction> {
+        match &self.state {
+            ClientState::LoggedIn(LoggedIn { own_upstream: None, .. }) => {
+                self.running().filter(|running| !running.has_sent)
+            }
+            _ => None,
+        }
+    }
+
     pub(crate) fn running(&self) -> Option<&RunningTransaction> {
         match self.transaction() {
             Some(TransactionState::Running(running)) => Some(running),

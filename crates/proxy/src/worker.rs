@@ -34,8 +34,9 @@
 //! What the loop does with them is in `logins` (a client up to its first transaction), `clients`
 //! (a client's messages), `transactions` (from the request of a permit to its return), `upstreams`
 //! (opening connections, a server's messages), `cancels` (transactions whose client has gone, and
-//! cancel requests), `outages` (what waits while a server cannot be reached), `rested` (whether idle
-//! connections can still be lent) and `overdue` (warnings of transactions that no longer count).
+//! cancel requests), `session_state` (what clients of transaction mode leave behind), `outages` (what
+//! waits while a server cannot be reached), `rested` (whether idle connections can still be lent)
+//! and `overdue` (warnings of transactions that no longer count).
 
 mod cancels;
 mod clients;
@@ -43,6 +44,7 @@ mod logins;
 mod outages;
 mod overdue;
 mod rested;
+mod session_state;
 mod transactions;
 mod upstreams;
 
@@ -239,6 +241,8 @@ pub(crate) struct Worker {
     admitted: Waker,
     /// Limits the lines about clients whose connection was ended.
     endings: LogLimit,
+    /// Limits the lines about session state that was removed.
+    session_warnings: LogLimit,
     /// The time at which the current events were received.
     now: Instant,
     next_sweep: Instant,
@@ -283,6 +287,7 @@ impl Worker {
             },
             admitted,
             endings: LogLimit::new(now),
+            session_warnings: LogLimit::new(now),
             now,
             next_sweep: now + SWEEP_INTERVAL,
             stopping: None,
@@ -471,6 +476,9 @@ impl Worker {
         if let Some(more) = self.endings.unreported(self.now) {
             tracing::info!(more, "client connections ended, not logged one by one");
         }
+        if let Some(more) = self.session_warnings.unreported(self.now) {
+            tracing::warn!(more, "transactions whose session state was removed, not logged");
+        }
         if self.acceptor.is_pending {
             self.accept();
         }
@@ -500,6 +508,7 @@ impl Worker {
             (&self.counters.upstreams_open, self.upstreams.len()),
             (&self.counters.upstreams_idle, self.upstreams.idle()),
             (&self.counters.upstreams_busy, self.upstreams.busy()),
+            (&self.counters.clients_pinned, self.upstreams.pinned()),
         ];
         for (counter, count) in counts {
             counter.store(count as u64, Ordering::Relaxed);

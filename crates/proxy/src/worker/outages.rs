@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tidegate_wire::error_response::SqlState;
 
 use crate::client::{Client, ClientSlot, LoggedIn, TransactionState};
-use crate::config::{PoolMode, SessionAttributes};
+use crate::config::SessionAttributes;
 use crate::handshake::{Progress, UpstreamError};
 use crate::hosts::{self, Attempt, Connected, OutageReport};
 use crate::mailbox::Message;
@@ -343,21 +343,17 @@ impl Worker {
     /// Gives the transaction on a connection that has died another one, if nothing of it has left.
     /// Returns whether it did; the connection has been removed then.
     pub(super) fn put_back(&mut self, upstream: UpstreamSlot) -> bool {
-        let Some((server, pool)) = self.upstreams.with_pool(upstream) else { return false };
-        let pool_index = server.pool;
-        let Some(slot) = server.client().filter(|_| pool.mode == PoolMode::Transaction) else {
-            return false;
-        };
-        let Some(running) = self.clients.get_mut(slot).and_then(Client::running_mut) else {
-            return false;
-        };
-        if running.has_sent || self.stopping.is_some() {
+        let Some(server) = self.upstreams.get_mut(upstream) else { return false };
+        let (pool, Some(slot)) = (server.pool, server.client()) else { return false };
+        let Some(client) = self.clients.get_mut(slot) else { return false };
+        if client.unsent().is_none() || self.stopping.is_some() {
             return false;
         }
+        let Some(running) = client.running_mut() else { return false };
         let requester = running.cancel_when_sent.take();
         let Some(permit) = server.take_permit() else { return false };
         self.clients[slot].set_transaction(TransactionState::AwaitingUpstream(permit));
-        self.upstreams[pool_index].waiting.push_front(slot);
+        self.upstreams[pool].waiting.push_front(slot);
         self.remove_upstream(upstream);
         self.counters.transactions_put_back.fetch_add(1, Ordering::Relaxed);
         if requester.is_some() {

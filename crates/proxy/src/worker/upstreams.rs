@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_wire::error_response::{Severity, SqlState};
+use tidegate_wire::error_response::{self, Severity, SqlState};
 use tidegate_wire::input::{Input, InputError, Side};
 use tidegate_wire::{Malformed, backend::tag, frontend, startup};
 
@@ -13,6 +13,7 @@ use crate::hosts::{self, Opening};
 use crate::net::{BatchOutput, Connection, ReadOutcome};
 use crate::replies::Verdict;
 use crate::session::{self, ClientSession};
+use crate::session_state::{self, Kinds};
 use crate::slots::PoolIndex;
 use crate::upstream::{Upstream, UpstreamSlot, UpstreamState};
 
@@ -20,6 +21,9 @@ use super::{Source, Worker};
 
 /// A message up to this length is handled when it is complete; a longer one in pieces.
 const WHOLE_LEN: usize = 1024;
+
+/// The same for an answer to a query of the proxy's own, which the proxy reads.
+const OWN_WHOLE_LEN: usize = 32 * 1024;
 
 /// The longest message a server sends during login.
 const LOGIN_MESSAGE_MAX: usize = 32 * 1024;
@@ -33,6 +37,8 @@ struct Relayed {
     own_ready: bool,
     /// An error on a connection that no client holds: the server is about to close it.
     last_words: bool,
+    /// What the proxy has refused.
+    refused: Kinds,
 }
 
 /// A server's bytes that make no sense.
@@ -362,7 +368,8 @@ impl Worker {
         }
         if let Some(client) = client
             && !gather.bytes().is_empty()
-            && !self.is_unaware(client, slot)
+            // To a client that has sent nothing the connection is unknown, and replaced if it ends.
+            && self.clients.get(client).is_some_and(|it| it.unsent().is_none())
         {
             self.send_to_client(client, gather.bytes());
         }
@@ -379,21 +386,16 @@ impl Worker {
         }
     }
 
-    /// Returns whether a client has sent nothing on the connection that it was lent: words of the
-    /// server are not for it then, and if they are the last it gets another connection.
-    fn is_unaware(&self, client: ClientSlot, slot: UpstreamSlot) -> bool {
-        let running = self.clients.get(client).and_then(Client::running);
-        running.is_some_and(|running| !running.has_sent)
-            && self.upstreams[self.upstreams[slot].pool].mode == PoolMode::Transaction
-    }
-
     fn after_relay(&mut self, slot: UpstreamSlot, relayed: &Relayed) {
+        for kind in relayed.refused.pinning() {
+            self.counters.session_state_refused.count(kind);
+        }
         match self.upstreams[slot].state() {
             // Not only at the end: a COPY may ask for data, which no client will send.
             UpstreamState::Abandoned(_) => self.wind_up(slot),
             UpstreamState::Lent { .. } if relayed.ready => self.ready_for_query(slot),
-            UpstreamState::Lent { .. } if relayed.own_ready => self.settings_answered(slot),
             UpstreamState::Checking if relayed.ready => self.release_upstream(slot),
+            UpstreamState::Lent { .. } if relayed.own_ready => self.own_query_answered(slot),
             _ => {}
         }
     }
@@ -492,13 +494,14 @@ fn relay(
         let Some(peeked) = input.peek()? else {
             break;
         };
-        if !peeked.is_complete() && peeked.announced_len() <= WHOLE_LEN {
+        let is_own = server.session.replies.is_own_query();
+        let whole_len = if is_own { OWN_WHOLE_LEN } else { WHOLE_LEN };
+        if !peeked.is_complete() && peeked.announced_len() <= whole_len {
             break;
         }
         if is_at_rest && !may_come_at_rest(peeked.tag()) {
             return Err(ServerViolation::Unsolicited(peeked.tag()));
         }
-        let is_own = server.session.replies.is_own_query();
         let (message, missing) = peeked.take();
         let (tag, payload) = (message.tag(), message.payload());
         let verdict =
@@ -507,6 +510,10 @@ fn relay(
         server.is_passed_on = verdict == Verdict::Pass;
         if server.is_passed_on {
             out.pass(message.range());
+        } else if let Verdict::Replace(kinds) = verdict {
+            let (message, hint) = session_state::refusal(kinds);
+            error_response::encode_refusal(out.spill(), &message, hint);
+            relayed.refused = relayed.refused.union(kinds);
         }
         session::answer_for_proxy(client.as_deref_mut(), &mut server.session, out);
         relayed.last_words |= tag == tag::ERROR && (is_at_rest || is_checked);
