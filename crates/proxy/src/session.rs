@@ -46,6 +46,8 @@ pub(crate) struct ServerSession {
     pub(crate) is_plan_outdated: bool,
     /// Parse messages the proxy has sent by itself.
     pub(crate) own_parses: u64,
+    /// The server has become a standby, or is none any more.
+    pub(crate) became_standby: Option<bool>,
     statements: ServerStatements,
 }
 
@@ -71,6 +73,7 @@ impl ServerSession {
             watch: Watch::default(),
             is_plan_outdated: false,
             own_parses: 0,
+            became_standby: None,
             statements: ServerStatements::default(),
         }
     }
@@ -552,6 +555,9 @@ pub(crate) fn from_server(
             let (name, value) = backend::parameter_status(payload)?;
             let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
             server.settings.report(&name, &value);
+            if name == "in_hot_standby" {
+                server.became_standby = Some(value == "on");
+            }
             if verdict == Verdict::Pass {
                 client.settings.report(&name, &value);
             }

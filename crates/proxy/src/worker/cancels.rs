@@ -259,7 +259,7 @@ impl Worker {
     }
 
     /// Fails a transaction of which nothing has reached the server.
-    fn cancel_waiting(&mut self, slot: ClientSlot) {
+    pub(super) fn cancel_waiting(&mut self, slot: ClientSlot) {
         let message = "canceling statement due to user request";
         self.refuse_transaction(slot, SqlState::QUERY_CANCELED, message);
     }
@@ -283,7 +283,8 @@ impl Worker {
             return self.tell(requester);
         };
         let pool = &self.upstreams[upstream.pool];
-        let server = (self.shared.server(pool.server), self.shared.connector(pool.key.database));
+        let connector = self.shared.connector(pool.key.database, upstream.peer.host);
+        let server = (self.shared.server(pool.server), connector);
         let target = (slot, upstream, key);
         let (registry, now) = (self.poll.registry(), self.now);
         match self.cancel_requests.start(target, requester, server, registry, now) {

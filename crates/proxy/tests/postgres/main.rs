@@ -20,6 +20,7 @@ mod journal;
 mod load;
 mod logins;
 mod observe;
+mod outages;
 mod protocol;
 mod seeded;
 mod session_model;
