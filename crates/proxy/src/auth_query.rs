@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use tidegate_wire::frontend;
 
 use crate::client::Requester;
-use crate::config::{AuthQuery, Config, Database, ServerAddress, ServerTls};
+use crate::config::{AuthQuery, Config, Database, ServerHosts, ServerTls};
 use crate::handshake::{Credentials, UpstreamError};
 use crate::mailbox::Message;
 use crate::scram::VerifierError;
@@ -178,7 +178,7 @@ enum Next {
 }
 
 /// What makes lookups of two databases the same.
-type Place<'c> = (&'c ServerAddress, &'c ServerTls, &'c AuthQuery, String);
+type Place<'c> = (&'c ServerHosts, &'c ServerTls, &'c AuthQuery, String);
 
 /// Returns for each database where its users are looked up, if they are. Databases on one server
 /// that say the same have the same.
@@ -520,8 +520,10 @@ impl Asker {
     fn open(&mut self, deadline: Instant) -> Result<WatchConnection, SessionEnd> {
         let plan = &self.lookups.plan;
         self.attempt += 1;
-        let server = (self.shared.server(plan.server), self.shared.connector(plan.login_database));
-        let mut connection = WatchConnection::open(&mut self.poll, server, self.attempt, deadline)?;
+        let server = self.shared.server(plan.server);
+        let peer = server.hosts.observed_peer(self.attempt);
+        let server = (server, self.shared.connector(plan.login_database, peer.host));
+        let mut connection = WatchConnection::open(&mut self.poll, server, peer, deadline)?;
         let place = (&*plan.database, APPLICATION);
         connection.log_in(&mut self.poll, &plan.credentials, place, deadline)?;
         Ok(connection)

@@ -92,6 +92,8 @@ pub(crate) struct RunningTransaction {
     pub(crate) input: TransactionInput,
     /// A cancel request that is sent on as soon as the held input is.
     pub(crate) cancel_when_sent: Option<Requester>,
+    /// Something of the client's has been sent to the server.
+    pub(crate) has_sent: bool,
 }
 
 /// The transaction of a client that is logged in.
@@ -206,6 +208,18 @@ impl Client {
                 *own = Some(upstream);
             }
             _ => debug_assert!(false, "only a client that awaits parameters gets a connection"),
+        }
+    }
+
+    /// Takes the connection away that was being opened for a client of session mode. Returns
+    /// whether the client waits for another.
+    pub(crate) fn unset_own_upstream(&mut self) -> bool {
+        match &mut self.state {
+            ClientState::LoggingIn { stage: LoginStage::AwaitingParameters(_, own), .. } => {
+                *own = None;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -325,7 +339,19 @@ impl Client {
             upstream,
             input: TransactionInput::Flowing,
             cancel_when_sent: None,
+            has_sent: false,
         }));
+    }
+
+    /// Returns the running transaction if nothing of it has been sent on a connection that it was
+    /// lent for itself alone: another connection would do as well.
+    pub(crate) fn unsent(&self) -> Option<&RunningTransaction> {
+        match &self.state {
+            ClientState::LoggedIn(LoggedIn { own_upstream: None, .. }) => {
+                self.running().filter(|running| !running.has_sent)
+            }
+            _ => None,
+        }
     }
 
     pub(crate) fn running(&self) -> Option<&RunningTransaction> {

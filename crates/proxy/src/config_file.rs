@@ -15,8 +15,8 @@ use tidegate_gate::ClassGoal;
 
 use crate::config::{
     AuthQuery, ClientAuthentication, ClientTls, Config, Control, Database, HighPriority,
-    ListenAddress, PoolMode, ServerAddress, SessionStateCheck, SessionStatePolicy, SslMode,
-    Timeouts, TlsVersion, WatchLogin,
+    ListenAddress, PoolMode, ServerHosts, SessionStateCheck, SessionStatePolicy, SslMode, Timeouts,
+    TlsVersion, WatchLogin,
 };
 use crate::hba::{Hba, HbaError};
 pub use crate::upstream_url::UpstreamUrl;
@@ -25,7 +25,7 @@ use crate::users::{Users, UsersError};
 mod authentication;
 mod values;
 
-pub use values::{AdminAddress, OptionalPeriod, Period, ValueError};
+pub use values::{AdminAddress, OptionalPeriod, Period, PeriodOrOff, ValueError};
 
 /// What holds where neither file nor flags say otherwise.
 pub mod defaults {
@@ -74,6 +74,9 @@ pub mod defaults {
         connect: Duration::from_secs(5),
         abandoned: Duration::from_secs(5),
         server_idle: Duration::from_secs(60),
+        server_down: Duration::from_secs(30),
+        health_check_after: Some(Duration::from_secs(30)),
+        health_check: Duration::from_secs(2),
         unreachable: Some(Duration::from_secs(120)),
         shutdown_grace: Duration::from_secs(10),
     };
@@ -132,6 +135,9 @@ pub struct TimeoutsSection {
     pub connect: Option<Period>,
     pub abandoned: Option<Period>,
     pub server_idle: Option<Period>,
+    pub server_down: Option<PeriodOrOff>,
+    pub health_check_after: Option<OptionalPeriod>,
+    pub health_check: Option<Period>,
     pub unreachable: Option<OptionalPeriod>,
     pub shutdown_grace: Option<Period>,
 }
@@ -341,7 +347,7 @@ pub enum ConfigProblem {
         /// Another.
         second: String,
         /// Their server.
-        server: ServerAddress,
+        server: ServerHosts,
     },
     /// Every client that reaches the proxy would be let in without an explicit setting.
     #[error(
@@ -533,6 +539,9 @@ impl TimeoutsSection {
             connect: period(self.connect, defaults.connect),
             abandoned: period(self.abandoned, defaults.abandoned),
             server_idle: period(self.server_idle, defaults.server_idle),
+            server_down: self.server_down.map_or(defaults.server_down, |PeriodOrOff(time)| time),
+            health_check_after: patience(self.health_check_after, defaults.health_check_after),
+            health_check: period(self.health_check, defaults.health_check),
             unreachable: patience(self.unreachable, defaults.unreachable),
             shutdown_grace: period(self.shutdown_grace, defaults.shutdown_grace),
         }
@@ -567,7 +576,7 @@ fn databases(
     if sections.is_empty() {
         return Err(ConfigProblem::NoDatabase);
     }
-    let mut controls: HashMap<ServerAddress, (String, Control)> = HashMap::new();
+    let mut controls: HashMap<ServerHosts, (String, Control)> = HashMap::new();
     let mut databases = Vec::with_capacity(sections.len());
     for (name, section) in sections {
         let database = database(&name, section, users)?;
@@ -583,7 +592,7 @@ fn databases(
         }
         databases.push((name, database));
     }
-    let watched = |server: &ServerAddress| {
+    let watched = |server: &ServerHosts| {
         databases.iter().any(|(_, other)| other.server == *server && other.watch.is_some())
     };
     for (name, Database { control, server, .. }) in &databases {

@@ -9,7 +9,8 @@ use tidegate_wire::startup::CancelKey;
 use tidegate_wire::{Malformed, backend, frontend};
 
 use crate::auth_query::Lookups;
-use crate::config::ChannelBindingMode;
+use crate::config::{ChannelBindingMode, SessionAttributes};
+use crate::hosts::Role;
 use crate::scram;
 use crate::scram::pass_through::{PassThrough, PassThroughError};
 use crate::tls::{Encryption, TlsError};
@@ -109,6 +110,13 @@ pub(crate) enum UpstreamError {
     Malformed(#[from] Malformed),
     #[error("the server sent message type {0:#04x} during login")]
     Unexpected(u8),
+    #[error("the server is {is}, and target_session_attrs={wanted} was asked for")]
+    Unfit { is: &'static str, wanted: SessionAttributes },
+    #[error(
+        "default_transaction_read_only is on for this user or database, and \
+         target_session_attrs=read-write was asked for"
+    )]
+    ReadOnly,
 }
 
 /// A login under way.
@@ -121,7 +129,13 @@ pub(crate) struct Handshake {
     /// What the server reports of itself, to be repeated to clients.
     pub(crate) parameters: ServerParameters,
     pub(crate) key: Option<CancelKey>,
+    /// What the server has answered to [`ASK_ROLE`]; `None` unless it was asked.
+    role: Option<Vec<bool>>,
 }
+
+/// What a server of before PostgreSQL 14 is asked, which does not report it.
+const ASK_ROLE: &[u8] = b"SELECT pg_catalog.pg_is_in_recovery(), \
+    pg_catalog.current_setting('default_transaction_read_only') = 'on'";
 
 /// The client's side of a SCRAM exchange.
 enum ScramLogin {
@@ -168,7 +182,31 @@ pub(crate) enum Progress {
 impl Handshake {
     pub(crate) fn new() -> Handshake {
         let (is_proved, is_bound) = (false, false);
-        Handshake { scram: None, is_proved, is_bound, parameters: Vec::new(), key: None }
+        let parameters = Vec::new();
+        Handshake { scram: None, is_proved, is_bound, parameters, key: None, role: None }
+    }
+
+    /// Returns what the server is, once it is ready. If it has not reported that, it is asked once:
+    /// the request is appended to `out`, and it will be ready again.
+    ///
+    /// # Errors
+    /// It was asked and has not answered.
+    pub(crate) fn role(&mut self, out: &mut Vec<u8>) -> Result<Option<Role>, UpstreamError> {
+        let reported = |wanted: &[u8]| {
+            let mut reports = self.parameters.iter().filter(|(name, _)| **name == *wanted);
+            reports.next_back().map(|(_, value)| &**value == b"on")
+        };
+        let known = (reported(b"in_hot_standby"), reported(b"default_transaction_read_only"));
+        match (known, self.role.as_deref()) {
+            ((Some(is_standby), Some(is_read_only)), _)
+            | (_, Some(&[is_standby, is_read_only])) => Ok(Some(Role { is_standby, is_read_only })),
+            (_, Some(_)) => Err(UpstreamError::Unexpected(backend::tag::READY_FOR_QUERY)),
+            (_, None) => {
+                self.role = Some(Vec::new());
+                frontend::encode_query(out, ASK_ROLE);
+                Ok(None)
+            }
+        }
     }
 
     /// Takes one message of the server, over the TLS that there is; appends what is to be
@@ -189,6 +227,12 @@ impl Handshake {
             backend::tag::BACKEND_KEY_DATA => self.key = Some(backend::backend_key_data(payload)?),
             backend::tag::READY_FOR_QUERY => return Ok(Progress::Ready),
             backend::tag::NOTICE | backend::tag::NEGOTIATE_PROTOCOL => {}
+            backend::tag::ROW_DESCRIPTION | backend::tag::COMMAND_COMPLETE
+                if self.role.is_some() => {}
+            backend::tag::DATA_ROW if self.role.is_some() => {
+                let columns = backend::data_row(payload)?;
+                self.role = Some(columns.map(|column| column == Some(b"t")).collect());
+            }
             backend::tag::ERROR => {
                 return Err(UpstreamError::Refused {
                     code: error_response::field(payload, b'C'),

@@ -22,6 +22,7 @@ mod control_thread;
 mod handshake;
 pub mod hba;
 mod health;
+mod hosts;
 mod log_limit;
 mod login;
 mod mailbox;
@@ -56,7 +57,7 @@ use thiserror::Error;
 use tidegate_gate::{ClassGoal, Gate, Limits};
 
 use auth_query::LookUpThread;
-use config::{ClientAuthentication, Config, ListenAddress, ServerAddress, SslMode};
+use config::{ClientAuthentication, Config, ListenAddress, ServerAddress, ServerHosts, SslMode};
 use control_thread::{ControlThread, ControlledServer};
 pub use health::ThreadFailure;
 use mailbox::{Mailbox, Message};
@@ -86,7 +87,7 @@ pub enum StartError {
     #[error("cannot find the database server {server}: {source}; check the upstream's host name")]
     Resolve {
         /// The server.
-        server: ServerAddress,
+        server: ServerHosts,
         /// What the resolver says.
         source: io::Error,
     },
@@ -197,15 +198,18 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     Ok(running)
 }
 
-/// Reads what TLS with each database's server needs.
-fn connectors(config: &Config) -> Result<Vec<Option<Reloaded<Connector>>>, TlsSettingsError> {
-    let connector = |database: &config::Database| match &database.server {
+/// Reads what TLS with each host of each database's server needs.
+fn connectors(config: &Config) -> Result<Vec<Vec<Option<Reloaded<Connector>>>>, TlsSettingsError> {
+    let connector = |database: &config::Database, host: &ServerAddress| match host {
         ServerAddress::Tcp(host, _) if database.tls.mode != SslMode::Disable => {
             tls::settings::connector(&database.tls, host).map(Some)
         }
         _ => Ok(None),
     };
-    config.databases.iter().map(connector).collect()
+    let connectors = |database: &config::Database| {
+        database.server.hosts.iter().map(|host| connector(database, host)).collect()
+    };
+    config.databases.iter().map(connectors).collect()
 }
 
 /// Starts to watch the servers that are to be watched.
@@ -236,6 +240,7 @@ fn server_metrics((server, regulated): (&Server, &ControlledServer)) -> ServerMe
         gate: server.gate.clone(),
         decisions: Arc::clone(&regulated.decisions),
         samples: regulated.samples.clone(),
+        hosts: Some(Arc::clone(&server.hosts)),
     }
 }
 
@@ -320,7 +325,10 @@ fn servers(config: &Config) -> Result<Gated, StartError> {
         if let Some(ClassGoal { class, goal }) = database.control.keep {
             gate.count_late(class, goal.within);
         }
-        let server = Server::new(database.server.clone(), gate, config.timeouts.unreachable)
+        // Pauses are random so that proxies do not try in step.
+        let seed = config.seed ^ (u64::from(std::process::id()) << 32) ^ servers.len() as u64;
+        let address = database.server.clone();
+        let server = Server::new(address, gate, config.timeouts.unreachable, seed)
             .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;
         server_of.push(ServerIndex(servers.len()));
         let cpus = database.control.setting.resources.cpus;

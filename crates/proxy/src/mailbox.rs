@@ -29,6 +29,8 @@ pub(crate) enum Message {
     /// A permit no longer counts against the limit: the worker that serves its holder names it in a
     /// warning.
     Discounted(OverdueHolder),
+    /// A connection to a server can be opened, after none could.
+    ServerBack,
     /// Stop: no new clients; transactions may run until `deadline`.
     Shutdown { deadline: Instant },
 }

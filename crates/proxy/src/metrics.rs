@@ -17,10 +17,12 @@ use tidegate_gate::journal::BelievedGain;
 use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
 
 use crate::health::Health;
+use crate::hosts::Hosts;
 use crate::login::LoginFailure;
 use crate::watch::ServerSamples;
 
 mod curve;
+mod reached;
 mod session_state;
 mod watched;
 
@@ -78,6 +80,18 @@ worker_counters! {
         "Upstream connections established.";
     upstream_connect_failures: Counter, "tidegate_upstream_connect_failures_total",
         "Upstream connections that could not be established.";
+    transactions_held: Gauge, "tidegate_transactions_held",
+        "Transactions with a permit that have sent nothing and wait for an upstream connection.";
+    logins_held: Gauge, "tidegate_logins_held",
+        "Clients whose login waits for an upstream connection.";
+    transactions_put_back: Counter, "tidegate_transactions_put_back_total",
+        "Transactions that got another upstream connection because theirs had died before they sent anything.";
+    transactions_given_up: Counter, "tidegate_transactions_given_up_total",
+        "Transactions and logins that failed because the server could not be reached for too long.";
+    health_checks: Counter, "tidegate_health_checks_total",
+        "Checks of upstream connections that had not been used for long.";
+    health_check_failures: Counter, "tidegate_health_check_failures_total",
+        "Checks of upstream connections that were not answered.";
     cancel_requests: Counter, "tidegate_cancel_requests_total",
         "Cancel requests received.";
     clients_lost: Counter, "tidegate_clients_lost_total",
@@ -151,6 +165,8 @@ pub struct ServerMetrics {
     pub decisions: Arc<Decisions>,
     /// What is seen of it, if it is watched.
     pub(crate) samples: Option<Arc<ServerSamples>>,
+    /// Its hosts.
+    pub(crate) hosts: Option<Arc<Hosts>>,
 }
 
 /// Where the admin interface finds what it shows.
@@ -192,6 +208,7 @@ impl MetricsSource {
         let mut page = Page(String::with_capacity(16 * 1024));
         self.gates(&mut page);
         self.decisions(&mut page);
+        reached::write(&mut page, &self.servers);
         watched::write(&mut page, &self.servers);
         for &(name, kind, help, of) in WORKER_METRICS {
             page.family(name, kind, help);

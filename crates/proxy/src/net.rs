@@ -9,11 +9,12 @@ use std::time::Duration;
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
-use rustix::net::sockopt;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv, sockopt};
 use tidegate_wire::input::Missing;
 
 use crate::tls::settings::{Acceptor, Connector};
-use crate::tls::{Encryption, TlsError};
+use crate::tls::{Encryption, RECORD_PLAINTEXT, TlsError};
 
 /// A stream socket, TCP or Unix-domain.
 #[derive(Debug)]
@@ -72,6 +73,16 @@ impl Stream {
             Stream::Unix(stream) => stream.take_error()?,
         };
         error.map_or(Ok(()), Err)
+    }
+
+    /// Returns whether there is something to read, or the end of it: a look that takes nothing.
+    pub(crate) fn has_news(&self) -> bool {
+        let (mut byte, flags) = ([0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        let seen = match self {
+            Stream::Tcp(stream) => recv(stream, &mut byte, flags),
+            Stream::Unix(stream) => recv(stream, &mut byte, flags),
+        };
+        !matches!(seen, Err(Errno::AGAIN | Errno::INTR))
     }
 
     /// Watches for reading and writing, edge-triggered, for as long as the socket lives.
@@ -241,6 +252,8 @@ fn write_some(stream: &mut Stream, bytes: &[u8]) -> io::Result<usize> {
             Ok(count) => sent += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // An error says that nothing was sent. If something was, the next write has it.
+            Err(_) if sent > 0 => break,
             Err(error) => return Err(error),
         }
     }
@@ -393,6 +406,19 @@ impl Connection {
             ReadOutcome::Bytes { .. } | ReadOutcome::Closed => {}
         }
         outcome
+    }
+
+    /// Looks at the socket of a connection at rest: returns whether there are bytes to read, or the
+    /// end of them.
+    pub(crate) fn has_news(&self) -> bool {
+        self.stream.has_news()
+    }
+
+    /// Returns whether [`Connection::send`], which has failed with `bytes`, has sent nothing that
+    /// the peer can make sense of.
+    pub(crate) fn has_sent_none_of(&self, bytes: &[u8]) -> bool {
+        // Encrypted they were one record, which did not arrive, or several.
+        self.encryption().is_none() || bytes.len() <= RECORD_PLAINTEXT
     }
 
     /// Returns whether bytes wait until the socket takes them.

@@ -44,8 +44,9 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::config::{Config, ServerAddress};
+use crate::config::{Config, ServerHosts};
 use crate::handshake::{Credentials, UpstreamError};
+use crate::hosts::Peer;
 use crate::shared::Shared;
 use crate::slots::{DatabaseIndex, ServerIndex};
 
@@ -79,7 +80,7 @@ pub(crate) struct WatchPlan {
 
 impl WatchPlan {
     /// Returns how the server at `address` is watched, if a database on it says that it is to be.
-    pub(crate) fn new(config: &Config, address: &ServerAddress) -> Option<WatchPlan> {
+    pub(crate) fn new(config: &Config, address: &ServerHosts) -> Option<WatchPlan> {
         let mut databases =
             config.databases.iter().enumerate().filter(|(_, it)| it.server == *address);
         let name = |it: &crate::config::Database| it.server_database.clone().or(it.name.clone());
@@ -216,8 +217,9 @@ impl Watcher {
         let server = self.shared.server(self.server);
         let deadline = Instant::now() + self.shared.config.timeouts.connect;
         let watch_poll = &mut self.watch_poll;
-        let server = (server, self.shared.connector(self.plan.login_database));
-        let mut connection = WatchConnection::open(watch_poll, server, attempt, deadline)?;
+        let peer = server.hosts.observed_peer(attempt);
+        let server = (server, self.shared.connector(self.plan.login_database, peer.host));
+        let mut connection = WatchConnection::open(watch_poll, server, peer, deadline)?;
         let place = (&*self.plan.database, queries::APPLICATION);
         connection.log_in(watch_poll, &self.plan.credentials, place, deadline)?;
         let queries = WatchQueries::new(self.plan.counted.as_deref());
@@ -238,6 +240,16 @@ impl Watcher {
         Ok((connection, queries))
     }
 
+    /// Checks that the connection leads to a host that is in use, whenever that may have changed.
+    fn check_host(&self, peer: Peer, checked: &mut Option<u64>) -> Result<(), SessionEnd> {
+        let hosts = &self.shared.server(self.server).hosts;
+        let generation = hosts.generation();
+        if checked.replace(generation) == Some(generation) || hosts.accepts(peer) {
+            return Ok(());
+        }
+        Err(SessionEnd::Failed(std::io::Error::other("another host is in use now").into()))
+    }
+
     /// Asks again and again.
     fn ask(
         &mut self,
@@ -249,7 +261,9 @@ impl Watcher {
         let mut maturity = LockMaturity::default();
         let mut locks_due = Instant::now();
         let mut own_time = thread_time();
+        let mut generation = None;
         for number in 1_u64.. {
+            self.check_host(connection.peer(), &mut generation)?;
             let asked = Instant::now();
             let rows =
                 connection.rows(&mut self.watch_poll, queries.sessions(), asked + ANSWER_TIME)?;

@@ -36,14 +36,17 @@
 //! (that there are not too many of them, and inquiries about them), `clients`
 //! (a client's messages), `transactions` (from the request of a permit to its return), `upstreams`
 //! (opening connections, a server's messages), `cancels` (transactions whose client has gone, and
-//! cancel requests), `session_state` (what clients of transaction mode leave behind) and `overdue`
-//! (warnings of transactions that no longer count).
+//! cancel requests), `session_state` (what clients of transaction mode leave behind), `outages` (what
+//! waits while a server cannot be reached), `rested` (whether idle connections can still be lent)
+//! and `overdue` (warnings of transactions that no longer count).
 
 mod applicants;
 mod cancels;
 mod clients;
 mod logins;
+mod outages;
 mod overdue;
+mod rested;
 mod session_state;
 mod transactions;
 mod upstreams;
@@ -75,6 +78,7 @@ use crate::upstream::{UpstreamSlot, Upstreams};
 
 use applicants::Applicants;
 use cancels::{CancelRequestSlot, CancelRequests};
+use outages::Outages;
 pub(crate) use overdue::{OverdueHolder, OverdueWarnings};
 use transactions::IdleTransactions;
 
@@ -235,6 +239,7 @@ pub(crate) struct Worker {
     applicants: Applicants,
     idle_transactions: IdleTransactions,
     definitions: Definitions,
+    outages: Outages,
     follow_ups: FollowUps,
     buffers: Buffers,
     /// Tells this loop that a ticket can be claimed.
@@ -270,6 +275,7 @@ impl Worker {
             index,
             acceptor: Acceptor::new(listeners, &poll)?,
             poll,
+            outages: Outages::new(shared.servers.len(), now),
             shared,
             counters,
             mailbox,
@@ -316,12 +322,15 @@ impl Worker {
         }
         self.mailbox.awake();
         self.now = Instant::now();
+        self.lose_closed(events);
         for event in &*events {
             self.handle_event(event);
             self.follow_up();
         }
         self.lend_idle();
         self.handle_messages();
+        self.retry_openings();
+        self.follow_up();
         if self.now >= self.next_sweep {
             self.next_sweep = self.now + SWEEP_INTERVAL;
             self.sweep();
@@ -335,7 +344,8 @@ impl Worker {
     /// Returns how long the loop may sleep if nothing happens.
     fn time_to_sleep(&mut self) -> Duration {
         let until_sweep = self.next_sweep.saturating_duration_since(self.now);
-        match self.next_lending() {
+        let next = self.next_lending().into_iter().chain(self.outages.retry_at()).min();
+        match next {
             Some(at) => at.saturating_duration_since(Instant::now()).min(until_sweep),
             None => until_sweep,
         }
@@ -398,6 +408,7 @@ impl Worker {
                 Message::LookedUp { client, looked_up } => self.looked_up(client, looked_up),
                 Message::SystemUser { client, name } => self.system_user(client, name.as_deref()),
                 Message::Discounted(holder) => self.warn_of_overdue(&holder),
+                Message::ServerBack => self.outages.retry_by(Some(self.now)),
                 Message::Shutdown { deadline } => self.begin_shutdown(deadline),
             }
             self.follow_up();
@@ -467,6 +478,8 @@ impl Worker {
     fn sweep(&mut self) {
         self.sweep_clients();
         self.sweep_upstreams();
+        self.sweep_rested();
+        self.sweep_outages();
         self.sweep_refused();
         self.sweep_cancel_requests();
         self.definitions.sweep();
@@ -510,6 +523,7 @@ impl Worker {
         for (counter, count) in counts {
             counter.store(count as u64, Ordering::Relaxed);
         }
+        self.publish_held();
     }
 
     /// Checks what has to hold between two events. With many connections it would take too long.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::config::ServerAddress;
 
 const UPSTREAM: &str = "upstream = \"postgres://app:secret@db:5433/shop\"";
 
@@ -37,7 +38,7 @@ fn everything_has_a_default_but_the_upstream() {
     assert_eq!(config.timeouts, defaults::TIMEOUTS);
     let [database] = config.databases.as_slice() else { panic!("{:?}", config.databases) };
     assert_eq!(database.name.as_deref(), Some("shop"));
-    assert_eq!(database.server, ServerAddress::Tcp("db".into(), 5433));
+    assert_eq!(database.server, ServerAddress::Tcp("db".into(), 5433).into());
     assert_eq!(database.server_database.as_deref(), Some("shop"));
     assert_eq!(database.server_user.as_deref(), Some("app"));
     assert_eq!(database.server_password.as_deref(), Some("secret"));
@@ -69,6 +70,7 @@ fn every_key_is_read() {
         prepared_statements_max = 6
         timeouts = {{ login = "1s", message = "2s", queue = "none", idle_in_transaction = "4m",
                       connect = "5ms", abandoned = "6s", server_idle = "7h",
+                      server_down = "10s", health_check_after = "none", health_check = "11s",
                       unreachable = "9s",
                       shutdown_grace = "8s" }}
         high_priority = {{ users = ["ann"], applications = ["till"] }}
@@ -94,12 +96,21 @@ fn every_key_is_read() {
         connect: Duration::from_millis(5),
         abandoned: seconds(6),
         server_idle: seconds(7 * 3600),
+        server_down: seconds(10),
+        health_check_after: None,
+        health_check: seconds(11),
         unreachable: Some(seconds(9)),
         shutdown_grace: seconds(8),
     };
     assert_eq!(config.timeouts, timeouts);
     assert_eq!(config.high_priority.users, ["ann"]);
     assert_eq!(config.high_priority.applications, ["till"]);
+}
+
+#[test]
+fn waiting_for_a_server_can_be_switched_off() {
+    let text = "timeouts = { server_down = \"off\" }\n[databases.x]\nupstream = \"postgres://db\"";
+    assert_eq!(config(text).timeouts.server_down, Duration::ZERO);
 }
 
 #[test]
@@ -111,7 +122,7 @@ fn every_key_of_a_database_is_read() {
     );
     let database = &config.databases[0];
     assert_eq!(database.name, None);
-    assert_eq!(database.server, ServerAddress::Unix("/run/pg/.s.PGSQL.5432".into()));
+    assert_eq!(database.server, ServerAddress::Unix("/run/pg/.s.PGSQL.5432".into()).into());
     assert_eq!(database.mode, PoolMode::Session);
     let [two, eight, nine] = [2, 8, 9].map(Mpl::at_least_one);
     let bounds = Bounds::new(two, nine).unwrap();

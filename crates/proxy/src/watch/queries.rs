@@ -12,6 +12,7 @@ use tidegate_wire::frame::{HEADER_LEN, frame};
 use tidegate_wire::{frontend, startup};
 
 use crate::handshake::{Credentials, Handshake, Progress, UpstreamError};
+use crate::hosts::Peer;
 use crate::net::{Connection, ReadOutcome};
 use crate::shared::Server;
 
@@ -276,22 +277,26 @@ impl WatchPoll {
     }
 }
 
-/// A connection.
-pub(crate) struct WatchConnection(Connection);
+/// A connection, and where it leads.
+pub(crate) struct WatchConnection(Connection, Peer);
 
 impl WatchConnection {
-    /// Connects; `attempt` chooses among the addresses of a name.
+    /// Connects to a host of the server.
     pub(crate) fn open(
         watch_poll: &mut WatchPoll,
         (server, connector): (&Server, Option<Arc<Connector>>),
-        attempt: usize,
+        peer: Peer,
         deadline: Instant,
     ) -> Result<WatchConnection, SessionEnd> {
-        let mut connection = server.connect(server.peer(attempt)?, connector)?;
+        let mut connection = server.connect(peer, connector)?;
         connection.register(watch_poll.poll.registry(), SERVER)?;
         watch_poll.wait_for_server(deadline)?;
         connection.connected()?;
-        Ok(WatchConnection(connection))
+        Ok(WatchConnection(connection, peer))
+    }
+
+    pub(super) fn peer(&self) -> Peer {
+        self.1
     }
 
     /// Logs in to a database, by the name of an application, and waits until the server is ready.

@@ -258,18 +258,19 @@ impl Worker {
     /// Ends a client whose login takes too long.
     pub(super) fn end_late_login(&mut self, slot: ClientSlot) {
         let (code, message) = self.late_login(slot);
-        self.fail_login(slot, LoginFailure::Timeout, code, &message);
+        self.fail_login(slot, LoginFailure::Timeout, SqlState(&code), &message);
     }
 
-    fn late_login(&self, slot: ClientSlot) -> (SqlState<'static>, String) {
-        let late = "login was not completed within the login timeout".to_owned();
+    fn late_login(&self, slot: ClientSlot) -> (String, String) {
+        let (code, late) = self.words_about_login(slot);
         let client = self.clients.get(slot);
         let Some((applicant, Inquiry::User(_))) = client.and_then(Client::looking_up) else {
-            return (SqlState::PROTOCOL_VIOLATION, late);
+            return (code, late);
         };
         let lookups = self.shared.lookups(applicant.key.database);
         let trouble = lookups.and_then(|lookups| lookups.trouble());
         let why = trouble.map_or(String::new(), |trouble| format!(": {trouble}"));
-        (SqlState::CONNECTION_FAILURE, format!("{late}; the server was asked for the user{why}"))
+        let message = format!("{late}; the server was asked for the user{why}");
+        (SqlState::CONNECTION_FAILURE.0.to_owned(), message)
     }
 }

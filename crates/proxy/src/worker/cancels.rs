@@ -162,15 +162,22 @@ impl Worker {
         if let Some(permit) = server.permit_mut() {
             permit.resume(Instant::now());
         }
-        let is_quiet = server.session.replies.is_quiet();
+        let is_at_work = server.session.is_at_work();
         self.counters.clients_lost.fetch_add(1, Ordering::Relaxed);
-        if !is_quiet {
+        if is_at_work {
             self.cancel_upstream(slot, None);
         }
         if is_mid_message {
             // The server waits for the rest of a message that will never come, and would take a
             // polite Terminate for that.
             return self.remove_upstream(slot);
+        }
+        let mut flush = Vec::new();
+        if let Some(server) = self.upstreams.get_mut(slot) {
+            session::flush(&server.session, &mut flush);
+            if server.connection.send(&flush).is_err() {
+                return self.close_upstream(slot);
+            }
         }
         self.wind_up(slot);
         if let Some(server) = self.upstreams.get_mut(slot) {
@@ -252,7 +259,7 @@ impl Worker {
     }
 
     /// Fails a transaction of which nothing has reached the server.
-    fn cancel_waiting(&mut self, slot: ClientSlot) {
+    pub(super) fn cancel_waiting(&mut self, slot: ClientSlot) {
         let message = "canceling statement due to user request";
         self.refuse_transaction(slot, SqlState::QUERY_CANCELED, message);
     }
@@ -276,7 +283,8 @@ impl Worker {
             return self.tell(requester);
         };
         let pool = &self.upstreams[upstream.pool];
-        let server = (self.shared.server(pool.server), self.shared.connector(pool.key.database));
+        let connector = self.shared.connector(pool.key.database, upstream.peer.host);
+        let server = (self.shared.server(pool.server), connector);
         let target = (slot, upstream, key);
         let (registry, now) = (self.poll.registry(), self.now);
         match self.cancel_requests.start(target, requester, server, registry, now) {

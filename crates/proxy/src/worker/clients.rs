@@ -356,6 +356,7 @@ impl Worker {
             gate: &self.shared.server(pool.server).gate,
             is_cancel_on_its_way: server.cancels > 0,
         };
+        let start = input.place();
         let mut gather = BatchOutput::new(input.bytes(), std::mem::take(&mut self.buffers.changed));
         let end = relay(
             input,
@@ -369,6 +370,19 @@ impl Worker {
             running.input = TransactionInput::Held;
         }
         let sent = server.connection.send(gather.bytes());
+        if sent.is_err() && !running.has_sent && server.connection.has_sent_none_of(gather.bytes())
+        {
+            // Not a byte has left, so that all of it may go elsewhere.
+            connection.passing = Missing::default();
+            account.session.statements.take_all_back();
+            input.go_back(start);
+            self.buffers.changed = gather.recycle();
+            if !self.put_back(upstream) {
+                self.upstream_readable(upstream, true);
+            }
+            return Flow::Wait;
+        }
+        running.has_sent |= !gather.bytes().is_empty();
         self.buffers.changed = gather.recycle();
         let own_parses = std::mem::take(&mut server.session.own_parses);
         if own_parses > 0 {

@@ -43,12 +43,22 @@ pub(crate) fn server() -> Server {
 
 /// A server that only one test uses.
 pub(crate) fn own_server(authentication: Authentication) -> Postgres {
+    start_server(authentication, None)
+}
+
+/// A standby of a server, which may take a moment to have what that has.
+pub(crate) fn standby_of(primary: &Postgres) -> Postgres {
+    start_server(Authentication::Trust, Some(primary.port()))
+}
+
+fn start_server(authentication: Authentication, standby_of: Option<u16>) -> Postgres {
     let connections = CONNECTIONS_MAX.to_string();
     let settings =
         [("fsync", "off"), ("max_connections", &*connections), ("shared_buffers", "64MB")];
     Postgres::start(Options {
         settings: settings.map(|(name, value)| (name.into(), value.into())).into(),
         authentication,
+        standby_of,
     })
     .unwrap()
 }
