@@ -15,7 +15,8 @@ use tidegate_gate::ClassGoal;
 
 use crate::config::{
     ClientAuthentication, ClientTls, Config, Control, Database, HighPriority, ListenAddress,
-    PoolMode, ServerAddress, SslMode, Timeouts, TlsVersion, WatchLogin,
+    PoolMode, ServerAddress, SessionStateCheck, SessionStatePolicy, SslMode, Timeouts, TlsVersion,
+    WatchLogin,
 };
 pub use crate::upstream_url::UpstreamUrl;
 use crate::users::{Users, UsersError};
@@ -154,6 +155,10 @@ pub struct DatabaseSection {
     pub upstream: UpstreamUrl,
     /// Transaction or session pooling.
     pub mode: Option<PoolMode>,
+    /// What becomes of session state that cannot follow a client in transaction mode.
+    pub session_state: Option<SessionStatePolicy>,
+    /// When session state is looked for in transaction mode.
+    pub session_state_check: Option<SessionStateCheck>,
     /// Who chooses the limit.
     #[serde(default, deserialize_with = "values::written")]
     pub control: Option<ControlChoice>,
@@ -185,6 +190,8 @@ impl DatabaseSection {
         DatabaseSection {
             upstream,
             mode: None,
+            session_state: None,
+            session_state_check: None,
             control: None,
             keep: None,
             min_mpl: None,
@@ -556,6 +563,8 @@ fn database(name: &str, section: DatabaseSection) -> Result<Database, ConfigProb
         server_user: section.upstream.user,
         server_password: section.upstream.password,
         mode: section.mode.unwrap_or(defaults::MODE),
+        session_state: section.session_state.unwrap_or_default(),
+        session_state_check: section.session_state_check.unwrap_or_default(),
         control,
         watch,
     })
