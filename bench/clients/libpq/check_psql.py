@@ -272,8 +272,8 @@ def service_programs():
 
 
 def pgbench(protocol, *options):
-    """Run pgbench for a second without an error or a failed transaction."""
-    code, output, errors = command("pgbench", "-n", "-M", protocol, "-T", "1", *options)
+    """Run some transactions of pgbench without an error or a failed transaction."""
+    code, output, errors = command("pgbench", "-n", "-M", protocol, "-t", "20", *options)
     equal((code, [line for line in errors.splitlines() if not line.startswith("pgbench (")]),
           (0, []))
     count = re.search(r"actually processed: (\d+)", output)
