@@ -46,6 +46,8 @@ pub(crate) struct ServerSession {
     pub(crate) is_plan_outdated: bool,
     /// Parse messages the proxy has sent by itself.
     pub(crate) own_parses: u64,
+    /// The server has become a standby, or is none any more.
+    pub(crate) became_standby: Option<bool>,
     statements: ServerStatements,
 }
 
@@ -71,6 +73,7 @@ impl ServerSession {
             watch: Watch::default(),
             is_plan_outdated: false,
             own_parses: 0,
+            became_standby: None,
             statements: ServerStatements::default(),
         }
     }
@@ -265,7 +268,7 @@ fn look_at(
         tag::FUNCTION_CALL => {
             let number = payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
             if !look::is_harmless_function(number) {
-                let may = Kinds::INSPECTED.with(Kind::FixedSetting);
+                let may = Kinds::INSPECTED.with(Kind::NamelessSetting);
                 server.watch.notice(Look { may, ..Look::default() });
             }
             None
@@ -552,6 +555,9 @@ pub(crate) fn from_server(
             let (name, value) = backend::parameter_status(payload)?;
             let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
             server.settings.report(&name, &value);
+            if name == "in_hot_standby" {
+                server.became_standby = Some(value == "on");
+            }
             if verdict == Verdict::Pass {
                 client.settings.report(&name, &value);
             }

@@ -132,6 +132,7 @@ impl Worker {
     /// Makes a client leave its upstream connection, which is brought to rest or closed. It is
     /// `Closing` afterwards and gives back its ticket or permit.
     pub(super) fn leave_upstream(&mut self, slot: ClientSlot) {
+        self.forget_inquiry(slot);
         let closing = ClientState::Closing { since: self.now };
         let Some(client) = self.clients.get_mut(slot) else {
             return;
@@ -161,9 +162,9 @@ impl Worker {
         if let Some(permit) = server.permit_mut() {
             permit.resume(Instant::now());
         }
-        let is_quiet = server.session.replies.is_quiet();
+        let is_at_work = server.session.is_at_work();
         self.counters.clients_lost.fetch_add(1, Ordering::Relaxed);
-        if !is_quiet {
+        if is_at_work {
             self.cancel_upstream(slot, None);
         }
         if is_mid_message {
@@ -258,7 +259,7 @@ impl Worker {
     }
 
     /// Fails a transaction of which nothing has reached the server.
-    fn cancel_waiting(&mut self, slot: ClientSlot) {
+    pub(super) fn cancel_waiting(&mut self, slot: ClientSlot) {
         let message = "canceling statement due to user request";
         self.refuse_transaction(slot, SqlState::QUERY_CANCELED, message);
     }
@@ -282,7 +283,8 @@ impl Worker {
             return self.tell(requester);
         };
         let pool = &self.upstreams[upstream.pool];
-        let server = (self.shared.server(pool.server), self.shared.connector(pool.key.database));
+        let connector = self.shared.connector(pool.key.database, upstream.peer.host);
+        let server = (self.shared.server(pool.server), connector);
         let target = (slot, upstream, key);
         let (registry, now) = (self.poll.registry(), self.now);
         match self.cancel_requests.start(target, requester, server, registry, now) {

@@ -7,16 +7,20 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 mod admission;
+mod applicants;
+mod auth_query;
 mod bad_input;
 mod cancels;
 mod churn;
 mod faults;
 mod goal;
+mod hba;
 mod holders;
 mod journal;
 mod load;
 mod logins;
 mod observe;
+mod outages;
 mod protocol;
 mod seeded;
 mod session_model;
