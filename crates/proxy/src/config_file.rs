@@ -14,9 +14,12 @@ use tidegate_control::{Algorithm, Bounds, BoundsError, ControlChoice, Mpl, Resou
 use tidegate_gate::ClassGoal;
 
 use crate::config::{
-    ClientAuthentication, ClientTls, Config, Control, Database, HighPriority, ListenAddress,
-    PoolMode, ServerAddress, SslMode, Timeouts, TlsVersion, WatchLogin,
+    ClientAuthentication, ClientTimeouts, ClientTls, Config, Control, Database, HighPriority,
+    ListenAddress, PoolMode, ServerAddress, SslMode, Timeouts, TlsVersion, UserSettings,
+    WatchLogin,
 };
+pub use crate::peers::{PeersError, PeersSection};
+pub use crate::timeouts::ClientTimeoutsSection;
 pub use crate::upstream_url::UpstreamUrl;
 use crate::users::{Users, UsersError};
 
@@ -32,7 +35,7 @@ pub mod defaults {
 
     use tidegate_control::Algorithm;
 
-    use crate::config::{PoolMode, Timeouts};
+    use crate::config::{ClientTimeouts, PoolMode, Timeouts};
 
     /// Where clients connect.
     pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6432);
@@ -61,10 +64,15 @@ pub mod defaults {
     pub const SEED: u64 = 1;
     /// Waiting times.
     pub const TIMEOUTS: Timeouts = Timeouts {
-        login: Duration::from_secs(15),
+        client: ClientTimeouts {
+            login: Duration::from_secs(15),
+            queue: Some(Duration::from_secs(120)),
+            // Half the time in the queue: who waits behind idle transactions still gets their turn.
+            idle_in_transaction: Some(Duration::from_secs(60)),
+            client_idle: None,
+            transaction: None,
+        },
         message: Duration::from_secs(30),
-        queue: Some(Duration::from_secs(120)),
-        idle_in_transaction: None,
         connect: Duration::from_secs(5),
         abandoned: Duration::from_secs(5),
         server_idle: Duration::from_secs(60),
@@ -104,6 +112,10 @@ pub struct ConfigFile {
     pub timeouts: TimeoutsSection,
     /// Whose transactions go first.
     pub high_priority: HighPrioritySection,
+    /// The instances that share clients with this one.
+    pub peers: PeersSection,
+    /// What is said of single users, by the name that clients give.
+    pub users: BTreeMap<String, UserSection>,
     /// The databases by the name clients use; `*` serves every other name.
     pub databases: BTreeMap<String, DatabaseSection>,
 }
@@ -117,11 +129,21 @@ pub struct TimeoutsSection {
     pub message: Option<Period>,
     pub queue: Option<OptionalPeriod>,
     pub idle_in_transaction: Option<OptionalPeriod>,
+    pub client_idle: Option<OptionalPeriod>,
+    pub transaction: Option<OptionalPeriod>,
     pub connect: Option<Period>,
     pub abandoned: Option<Period>,
     pub server_idle: Option<Period>,
     pub unreachable: Option<OptionalPeriod>,
     pub shutdown_grace: Option<Period>,
+}
+
+/// A section `[users.NAME]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UserSection {
+    /// The user's own bounds.
+    pub timeouts: ClientTimeoutsSection,
 }
 
 /// The section `[client_tls]`; see [`ClientTls`].
@@ -154,6 +176,9 @@ pub struct DatabaseSection {
     pub upstream: UpstreamUrl,
     /// Transaction or session pooling.
     pub mode: Option<PoolMode>,
+    /// The database's own bounds.
+    #[serde(default)]
+    pub timeouts: ClientTimeoutsSection,
     /// Who chooses the limit.
     #[serde(default, deserialize_with = "values::written")]
     pub control: Option<ControlChoice>,
@@ -185,6 +210,7 @@ impl DatabaseSection {
         DatabaseSection {
             upstream,
             mode: None,
+            timeouts: ClientTimeoutsSection::default(),
             control: None,
             keep: None,
             min_mpl: None,
@@ -343,6 +369,9 @@ pub enum ConfigProblem {
          \"verify-full\" and client_tls.ca"
     )]
     CertificateLogin,
+    /// The peers cannot be what is said.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
     /// The user file cannot be used.
     #[error(transparent)]
     Users(#[from] UsersError),
@@ -396,18 +425,21 @@ impl ConfigFile {
         if authentication == ClientAuthentication::Certificate && !are_verified {
             return Err(ConfigProblem::CertificateLogin);
         }
+        let timeouts = self.timeouts.over(defaults::TIMEOUTS);
         Ok(Config {
             listen,
             admin_listen: self.admin_listen.map(|AdminAddress(address)| address),
             threads: self.threads.unwrap_or(defaults::THREADS),
-            databases: databases(self.databases)?,
+            databases: databases(self.databases, timeouts.client)?,
             authentication,
             client_tls,
             users: match &self.users_file {
                 Some(path) => Users::load(path)?,
                 None => Users::default(),
             },
-            timeouts: self.timeouts.over(defaults::TIMEOUTS),
+            peers: self.peers.check()?,
+            user_settings: user_settings(self.users),
+            timeouts,
             waiting_max: self.waiting_max.map_or(defaults::WAITING_MAX, NonZeroUsize::get),
             prepared_statements_max: self
                 .prepared_statements_max
@@ -453,10 +485,15 @@ impl TimeoutsSection {
         let patience =
             |own: Option<OptionalPeriod>, default| own.map_or(default, |OptionalPeriod(time)| time);
         Timeouts {
-            login: period(self.login, defaults.login),
+            client: ClientTimeoutsSection {
+                login: self.login,
+                queue: self.queue,
+                idle_in_transaction: self.idle_in_transaction,
+                client_idle: self.client_idle,
+                transaction: self.transaction,
+            }
+            .over(defaults.client),
             message: period(self.message, defaults.message),
-            queue: patience(self.queue, defaults.queue),
-            idle_in_transaction: patience(self.idle_in_transaction, defaults.idle_in_transaction),
             connect: period(self.connect, defaults.connect),
             abandoned: period(self.abandoned, defaults.abandoned),
             server_idle: period(self.server_idle, defaults.server_idle),
@@ -510,14 +547,24 @@ fn is_open(address: &ListenAddress) -> bool {
     }
 }
 
-fn databases(sections: BTreeMap<String, DatabaseSection>) -> Result<Vec<Database>, ConfigProblem> {
+/// Returns what is said of users; a section that says nothing is left out.
+fn user_settings(sections: BTreeMap<String, UserSection>) -> HashMap<String, UserSettings> {
+    let settings = |(name, UserSection { timeouts })| (name, UserSettings { timeouts });
+    let says_something = |(_, settings): &(_, UserSettings)| *settings != UserSettings::default();
+    sections.into_iter().map(settings).filter(says_something).collect()
+}
+
+fn databases(
+    sections: BTreeMap<String, DatabaseSection>,
+    timeouts: ClientTimeouts,
+) -> Result<Vec<Database>, ConfigProblem> {
     if sections.is_empty() {
         return Err(ConfigProblem::NoDatabase);
     }
     let mut controls: HashMap<ServerAddress, (String, Control)> = HashMap::new();
     let mut databases = Vec::with_capacity(sections.len());
     for (name, section) in sections {
-        let database = database(&name, section)?;
+        let database = database(&name, section, timeouts)?;
         match controls.get(&database.server) {
             Some((first, control)) if *control != database.control => {
                 let (first, server) = (first.clone(), database.server);
@@ -542,7 +589,11 @@ fn databases(sections: BTreeMap<String, DatabaseSection>) -> Result<Vec<Database
     Ok(databases.into_iter().map(|(_, database)| database).collect())
 }
 
-fn database(name: &str, section: DatabaseSection) -> Result<Database, ConfigProblem> {
+fn database(
+    name: &str,
+    section: DatabaseSection,
+    timeouts: ClientTimeouts,
+) -> Result<Database, ConfigProblem> {
     if name.is_empty() {
         return Err(ConfigProblem::EmptyDatabaseName);
     }
@@ -556,6 +607,7 @@ fn database(name: &str, section: DatabaseSection) -> Result<Database, ConfigProb
         server_user: section.upstream.user,
         server_password: section.upstream.password,
         mode: section.mode.unwrap_or(defaults::MODE),
+        timeouts: section.timeouts.over(timeouts),
         control,
         watch,
     })

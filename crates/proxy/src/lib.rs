@@ -12,6 +12,7 @@
 //! `login`, `scram` and `handshake` for both kinds of login.
 
 pub mod admin;
+mod cancel_key;
 mod client;
 pub mod config;
 pub mod config_file;
@@ -23,6 +24,8 @@ mod login;
 mod mailbox;
 pub mod metrics;
 mod net;
+mod peers;
+mod replication;
 mod replies;
 pub mod scram;
 mod session;
@@ -30,6 +33,8 @@ mod settings;
 mod shared;
 mod slots;
 mod statements;
+mod switches;
+mod timeouts;
 mod tls;
 mod upstream;
 mod upstream_url;
@@ -81,7 +86,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// More event loops than cancel keys can name.
-    #[error("{0} threads are too many; at most {max} are possible", max = worker::WORKERS_MAX)]
+    #[error("{0} threads are too many; at most {max} are possible", max = cancel_key::WORKERS_MAX)]
     Threads(usize),
     /// The admin interface does not start.
     #[error(transparent)]
@@ -122,7 +127,7 @@ pub struct Running {
 /// # Errors
 /// See [`StartError`].
 pub fn start(config: Config) -> Result<Running, StartError> {
-    if config.threads.get() > worker::WORKERS_MAX {
+    if config.threads.get() > cancel_key::WORKERS_MAX {
         return Err(StartError::Threads(config.threads.get()));
     }
     let Gated { servers, server_of, regulated } = servers(&config)?;

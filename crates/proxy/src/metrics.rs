@@ -70,6 +70,8 @@ worker_counters! {
         "Upstream connections that could not be established.";
     cancel_requests: Counter, "tidegate_cancel_requests_total",
         "Cancel requests received.";
+    cancel_requests_forwarded: Counter, "tidegate_cancel_requests_forwarded_total",
+        "Cancel requests forwarded to other instances.";
     clients_lost: Counter, "tidegate_clients_lost_total",
         "Clients that vanished inside a transaction.";
     statements_prepared: Counter, "tidegate_statements_prepared_total",

@@ -106,8 +106,8 @@ impl ServerSession {
 /// A client's message that cannot be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Violation {
-    #[error(transparent)]
-    Malformed(#[from] Malformed),
+    #[error("the name of a statement or portal does not end within 16 KiB")]
+    NameTooLong,
     #[error("unexpected message type {0:#04x}")]
     UnexpectedTag(u8),
     #[error("more than {} prepared statements", statements::CLIENT_STATEMENTS_MAX)]
@@ -187,6 +187,26 @@ pub(crate) fn prepare_without_server(
     is_accepted
 }
 
+/// Returns whether a message has to wait for answers of the server, because it names a statement
+/// that an earlier batch has changed, or has not, if it failed. `payload` is as much as has arrived.
+pub(crate) fn has_to_wait(
+    tag: u8,
+    payload: &[u8],
+    client: &ClientSession,
+    server: &ServerSession,
+) -> bool {
+    let name = match tag {
+        tag::PARSE => frontend::statement_name(payload).ok(),
+        tag::BIND => frontend::bind_names(payload).ok().map(|names| names.statement),
+        tag::DESCRIBE | tag::CLOSE => match frontend::target(payload) {
+            Ok((Target::Statement, name)) => Some(name),
+            _ => None,
+        },
+        _ => None,
+    };
+    name.is_some_and(|name| client.statements.is_unsettled(name, server.replies.batch()))
+}
+
 /// Returns what the server will answer to a message that is passed on as it is.
 fn owed_for(tag: u8) -> Result<Option<ExpectedReply>, Violation> {
     Ok(Some(match tag {
@@ -230,7 +250,9 @@ impl Translation<'_, '_> {
             self.out.pass(message.range());
             return Ok(());
         }
-        let parse = frontend::parse(payload)?;
+        let Ok(parse) = frontend::parse(payload) else {
+            return self.pass_malformed(message, ExpectedReply::ParseTaken);
+        };
         if let Some(existing) = self.statements.get(parse.name).cloned() {
             self.parse_again(&existing);
             return Ok(());
@@ -244,7 +266,23 @@ impl Translation<'_, '_> {
         } else {
             self.prepare(&statement, ExpectedReply::Parse(Some(statement.id)));
         }
-        self.statements.change(parse.name, Some(statement));
+        let batch = self.server.replies.batch();
+        self.statements.change(parse.name, Some(statement), batch);
+        Ok(())
+    }
+
+    /// Passes on a message that the server refuses: it says why, and skips to the next Sync.
+    fn pass_malformed(
+        &mut self,
+        message: &Message<'_>,
+        owed: ExpectedReply,
+    ) -> Result<(), Violation> {
+        // What has not arrived may put it right, so that it could do what its name says.
+        if message.payload().len() < message.announced_payload_len() {
+            return Err(Violation::NameTooLong);
+        }
+        self.server.replies.sent(owed);
+        self.out.pass(message.range());
         Ok(())
     }
 
@@ -256,7 +294,9 @@ impl Translation<'_, '_> {
     }
 
     fn bind(&mut self, message: &Message<'_>) -> Result<(), Violation> {
-        let names = frontend::bind_names(message.payload())?;
+        let Ok(names) = frontend::bind_names(message.payload()) else {
+            return self.pass_malformed(message, ExpectedReply::Bind);
+        };
         let statement = self.resolve(names.statement);
         self.server.replies.sent(ExpectedReply::Bind);
         let Some(statement) = statement else {
@@ -273,7 +313,9 @@ impl Translation<'_, '_> {
     }
 
     fn describe(&mut self, message: &Message<'_>) -> Result<(), Violation> {
-        let (target, name) = frontend::target(message.payload())?;
+        let Ok((target, name)) = frontend::target(message.payload()) else {
+            return self.pass_malformed(message, ExpectedReply::Describe);
+        };
         let statement = match target {
             Target::Statement => self.resolve(name),
             Target::Portal => None,
@@ -287,11 +329,13 @@ impl Translation<'_, '_> {
     }
 
     fn close(&mut self, message: &Message<'_>) -> Result<(), Violation> {
-        let (target, name) = frontend::target(message.payload())?;
+        let Ok((target, name)) = frontend::target(message.payload()) else {
+            return self.pass_malformed(message, ExpectedReply::Close);
+        };
         match target {
             Target::Statement if !name.is_empty() => {
                 // Others may use the server's statement; only this client's name for it goes.
-                self.statements.change(name, None);
+                self.statements.change(name, None, self.server.replies.batch());
                 self.server.replies.sent(ExpectedReply::ProxyClose);
             }
             Target::Statement => {
@@ -391,6 +435,21 @@ pub(crate) fn from_server(
         _ => {}
     }
     Ok(verdict)
+}
+
+/// Returns a message of the server as the client is to see it; `None` if that is as it is.
+pub(crate) fn in_clients_words(
+    tag: u8,
+    payload: &[u8],
+    client: Option<&ClientSession>,
+) -> Option<Vec<u8>> {
+    if tag != backend::tag::ERROR {
+        return None;
+    }
+    let words = statements::in_clients_words(payload, &client?.statements)?;
+    let mut message = Vec::with_capacity(words.len() + 5);
+    backend::encode_error_payload(&mut message, &words);
+    Some(message)
 }
 
 /// The routine that an error names when a plan's result type has changed. Its SQLSTATE, 0A000, has

@@ -12,8 +12,9 @@
 //!   the client's own; it may fail for a client that prepared it after the DDL, but under a
 //!   definition known from before. Preparing it anew helps.
 //! - In a pipeline, messages are translated before the answers to earlier ones are known. Those
-//!   that follow a Parse or Close of a named statement that fails, or a DEALLOCATE ALL, are
-//!   translated as if the one had worked and the other not been there.
+//!   that follow a DEALLOCATE ALL are translated as if it had not been there. A message that names
+//!   a statement which an unanswered Parse or Close of an earlier batch has changed waits for the
+//!   answer, because that batch may have failed.
 //! - A Parse of the unnamed statement that the server skips loses the one before it.
 
 use std::collections::{HashMap, VecDeque};
@@ -93,6 +94,8 @@ pub(crate) struct ClientStatements {
 #[derive(Debug)]
 struct Change {
     name: Box<[u8]>,
+    /// The batch that it was a part of: the server skips the rest of one that fails.
+    batch: u64,
     before: Option<Arc<Statement>>,
     after: Option<Arc<Statement>>,
 }
@@ -108,6 +111,11 @@ impl ClientStatements {
         self.named.get(name)
     }
 
+    /// Returns the client's name for a statement; one of them if it has several.
+    fn name_of(&self, id: StatementId) -> Option<&[u8]> {
+        self.named.iter().find(|(_, statement)| statement.id == id).map(|(name, _)| &**name)
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.named.len() >= CLIENT_STATEMENTS_MAX
     }
@@ -117,10 +125,17 @@ impl ClientStatements {
         self.named.insert(name.into(), statement);
     }
 
-    /// Gives a name to a statement, or takes the name away, until the server's answer confirms it.
-    pub(crate) fn change(&mut self, name: &[u8], after: Option<Arc<Statement>>) {
+    /// Gives a name to a statement, or takes the name away, until the server's answer to a message
+    /// of this batch confirms it.
+    pub(crate) fn change(&mut self, name: &[u8], after: Option<Arc<Statement>>, batch: u64) {
         let before = set(&mut self.named, name, after.clone());
-        self.pending.push_back(Change { name: name.into(), before, after });
+        self.pending.push_back(Change { name: name.into(), batch, before, after });
+    }
+
+    /// Returns whether an earlier batch than this may turn out not to have changed what the name
+    /// means.
+    pub(crate) fn is_unsettled(&self, name: &[u8], batch: u64) -> bool {
+        self.pending.iter().any(|change| change.batch < batch && *change.name == *name)
     }
 
     /// The oldest change is valid; `is_accepted` if a server has judged its definition.
@@ -227,7 +242,55 @@ impl Prepared {
     }
 }
 
+/// The beginning of every name on the server.
+const SERVER_PREFIX: &[u8] = b"tidegate_";
+
+/// Returns an error's payload in the client's words: with its own names for the statements that
+/// the server knows by [`Statement::server_name`]. `None` if it names none of them.
+pub(crate) fn in_clients_words(payload: &[u8], statements: &ClientStatements) -> Option<Vec<u8>> {
+    let next =
+        |rest: &[u8]| rest.windows(SERVER_PREFIX.len()).position(|window| window == SERVER_PREFIX);
+    let (mut words, mut rest, mut is_changed) = (Vec::new(), payload, false);
+    while let Some(at) = next(rest) {
+        let (before, named) = rest.split_at(at);
+        let number = &named[SERVER_PREFIX.len()..];
+        let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let id = str::from_utf8(&number[..digits]).ok().and_then(|digits| digits.parse().ok());
+        let (server_name, behind) = named.split_at(SERVER_PREFIX.len() + digits);
+        let own = id.and_then(|id| statements.name_of(StatementId(id)));
+        is_changed |= own.is_some();
+        words.extend_from_slice(before);
+        words.extend_from_slice(own.unwrap_or(server_name));
+        rest = behind;
+    }
+    words.extend_from_slice(rest);
+    is_changed.then_some(words)
+}
+
 /// Returns the server-side name of a statement by its identity alone.
 pub(crate) fn server_name(id: StatementId) -> Vec<u8> {
     format!("tidegate_{}", id.0).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_statements_as_the_client_does() {
+        let (mut definitions, mut statements) =
+            (Definitions::default(), ClientStatements::default());
+        statements.insert(b"first", definitions.intern(b"SELECT 1\0\0\0"));
+        statements.insert(b"s", definitions.intern(b"SELECT 2\0\0\0"));
+        let table: [(&[u8], Option<&[u8]>); 5] = [
+            (b"M\"tidegate_2\" already exists", Some(b"M\"s\" already exists")),
+            (b"tidegate_1 and tidegate_2", Some(b"first and s")),
+            (b"tidegate_12 and tidegate_2", Some(b"tidegate_12 and s")),
+            (b"tidegate_, tidegate_3", None),
+            (b"nothing of it", None),
+        ];
+        for (payload, expected) in table {
+            assert_eq!(in_clients_words(payload, &statements).as_deref(), expected);
+        }
+    }
 }

@@ -83,6 +83,14 @@ pub fn parse(payload: &[u8]) -> Result<Parse<'_>, Malformed> {
     Ok(Parse { name, definition })
 }
 
+/// Reads the name at the head of a Parse payload; the rest of the payload may still be missing.
+///
+/// # Errors
+/// The name is not ended within `payload`.
+pub fn statement_name(payload: &[u8]) -> Result<&[u8], Malformed> {
+    Cursor::new("Parse", payload).string("statement name")
+}
+
 /// The names at the head of a Bind message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindNames<'a> {

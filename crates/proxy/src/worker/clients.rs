@@ -118,6 +118,7 @@ impl Worker {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
+        client.has_moved = true;
         let mut inbox = std::mem::take(&mut client.connection.inbox);
         let left = if inbox.is_empty() {
             let used = self.process(slot, bytes);
@@ -228,6 +229,12 @@ impl Worker {
             client.transaction = TransactionState::Idle { is_held: true };
             return Flow::Wait;
         }
+        if let Some(own) = client.own_upstream
+            && self.upstreams[client.account.pool].is_for_replication()
+        {
+            self.clients[slot].run_on(own, self.now);
+            return Flow::Next;
+        }
         let prepared = match client.own_upstream {
             Some(own) => self.prepare_on_own_connection(slot, own, input),
             None => self.prepare_without_server(slot, input),
@@ -250,7 +257,7 @@ impl Worker {
         if !is_preparation(input.look_ahead()) {
             return None;
         }
-        self.clients[slot].run_on(own);
+        self.clients[slot].run_on(own, self.now);
         let flow = self.relay_to_server(slot, input);
         // What comes before the answer may begin a transaction, and has to ask.
         if let Some(client) = self.clients.get_mut(slot) {
@@ -352,7 +359,7 @@ impl Worker {
             },
         };
         let next_request = NextRequest {
-            gate: &self.shared.server(pool.server).gate,
+            gate: (!pool.is_for_replication()).then(|| &self.shared.server(pool.server).gate),
             is_cancel_on_its_way: server.cancels > 0,
         };
         let mut gather = BatchOutput::new(input.bytes(), std::mem::take(&mut self.buffers.changed));
@@ -481,35 +488,6 @@ impl Worker {
         let removed = self.clients.remove(slot);
         debug_assert!(removed.is_none_or(|it| it.upstream().is_none()), "left behind");
     }
-
-    pub(super) fn sweep_clients(&mut self) {
-        let timeouts = self.shared.config.timeouts;
-        let now = self.now;
-        let is_over = |since: Option<Instant>, limit| {
-            since.is_some_and(|since| now.saturating_duration_since(since) >= limit)
-        };
-        for slot in self.clients.slots() {
-            let Some(client) = self.clients.get(slot) else {
-                continue;
-            };
-            if is_over(client.login_or_end_since(), timeouts.login) {
-                if matches!(client.state, ClientState::LoggingIn { .. }) {
-                    let message = "login was not completed within the login timeout";
-                    self.refuse_login(slot, SqlState::PROTOCOL_VIOLATION, message);
-                } else {
-                    self.remove_client(slot);
-                }
-            } else if is_over(client.mid_message_since, timeouts.message) {
-                let message = "the rest of a message did not arrive within the message timeout";
-                self.violation(slot, message);
-            } else if let Some(limit) = timeouts.idle_in_transaction
-                && is_over(client.idle_in_transaction_since(), limit)
-            {
-                let message = "terminating connection due to idle-in-transaction timeout";
-                self.end_client(slot, Severity::Fatal, SqlState::IDLE_IN_TRANSACTION, message);
-            }
-        }
-    }
 }
 
 /// Why relaying a client's input stopped.
@@ -524,7 +502,8 @@ enum End {
 
 /// What a client's next request waits for, beside its permit.
 struct NextRequest<'a> {
-    gate: &'a Gate,
+    /// Absent if it needs no permit.
+    gate: Option<&'a Gate>,
     /// A cancel request for an earlier request may still reach the backend.
     is_cancel_on_its_way: bool,
 }
@@ -534,7 +513,7 @@ impl NextRequest<'_> {
         if self.is_cancel_on_its_way && server.takes_request() {
             return false;
         }
-        !(server.is_between_requests() && self.gate.has_waiting())
+        !(server.is_between_requests() && self.gate.is_some_and(Gate::has_waiting))
     }
 }
 
@@ -561,6 +540,11 @@ fn relay(
             return End::Terminate;
         }
         if begins_request(peeked.tag()) && !next_request.may_be_sent(server) {
+            return End::Held;
+        }
+        if let Naming::Shared { .. } = naming
+            && session::has_to_wait(peeked.tag(), peeked.payload(), client, server)
+        {
             return End::Held;
         }
         let (message, missing) = peeked.take();

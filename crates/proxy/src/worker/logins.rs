@@ -9,15 +9,17 @@ use tidegate_wire::backend::{self, TransactionStatus};
 use tidegate_wire::error_response::{Severity, SqlState};
 use tidegate_wire::frontend::tag;
 use tidegate_wire::input::Input;
-use tidegate_wire::startup::{FirstPacket, PROTOCOL_3_0, Startup};
+use tidegate_wire::startup::{FirstPacket, PROTOCOL_3_2, Startup};
 
 use crate::client::{Account, ClientSlot, ClientState, LoginStage, Requester};
 use crate::config::{Database, PoolMode, SslMode};
 use crate::handshake::Credentials;
 use crate::login::{self, ClientProof, Step};
+use crate::replication::Replication;
 use crate::session::ClientSession;
-use crate::settings::{self, Settings};
-use crate::slots::{DatabaseIndex, PoolIndex};
+use crate::settings::Settings;
+use crate::slots::PoolIndex;
+use crate::switches;
 use crate::tls::settings::Acceptor;
 use crate::tls::{HANDSHAKE_RECORD, TlsError, certificate};
 use crate::upstream::{Pool, PoolKey, ServerParameters};
@@ -60,7 +62,7 @@ impl Worker {
                     FirstPacket::Cancel(key) => {
                         self.counters.cancel_requests.fetch_add(1, Ordering::Relaxed);
                         self.clients[slot].state = ClientState::Cancelling { since: self.now };
-                        self.route_cancel(key, Requester { worker: self.index, client: slot });
+                        self.route_cancel(&key, Requester { worker: self.index, client: slot });
                     }
                     FirstPacket::Startup(startup) => {
                         if let Err((code, message)) = self.start_login(slot, startup) {
@@ -142,12 +144,16 @@ impl Worker {
         let mut out = Vec::new();
         // Clients accept this message only before the first about authentication.
         if let Some(options) = unknown_options(startup) {
-            backend::encode_negotiate_protocol(&mut out, options.into_iter());
+            let version = startup.protocol.min(PROTOCOL_3_2);
+            backend::encode_negotiate_protocol(&mut out, version, options.into_iter());
         }
         let method = self.shared.config.authentication;
         let exchange = login::begin(method, &account.user, &proof, &mut out)
             .map_err(|error| (error.sql_state(), error.to_string()))?;
         let client = &mut self.clients[slot];
+        if startup.protocol >= PROTOCOL_3_2 {
+            client.key.lengthen();
+        }
         if let Some(exchange) = exchange {
             client.enter_login_stage(LoginStage::Authenticating(account, exchange));
             self.send_to_client(slot, &out);
@@ -170,22 +176,29 @@ impl Worker {
             let message = "no PostgreSQL user name specified in startup packet";
             (SqlState::INVALID_AUTHORIZATION, message.to_owned())
         })?;
-        if get("replication").is_some_and(|value| !matches!(&*value, "false" | "off" | "no" | "0"))
-        {
-            let message = "replication connections are not admitted by transactions: \
-                           connect to the server directly";
-            return Err((SqlState::FEATURE_NOT_SUPPORTED, message.to_owned()));
-        }
+        let replication = get("replication").map_or(Ok(None), |value| Replication::parse(&value));
+        let replication =
+            replication.map_err(|error| (SqlState::INVALID_PARAMETER_VALUE, error.to_string()))?;
         let name = get("database").filter(|name| !name.is_empty()).unwrap_or_else(|| user.clone());
         let shared = Arc::clone(&self.shared);
         let (database, entry) = shared.database(&name).ok_or_else(|| {
             (SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" is not configured here"))
         })?;
-        let settings = session_settings(&parameters, entry.mode)?;
+        // What is replicated has a connection of its own, whichever the mode.
+        let mode = if replication.is_some() { PoolMode::Session } else { entry.mode };
+        let settings = session_settings(&parameters, mode)?;
         let class = self.class_of(&user, &settings);
-        let pool = self.pool(database, entry, &name, &user);
+        let own = shared.config.user_settings.get(&user).map(|user| user.timeouts);
+        let timeouts = own.unwrap_or_default().over(entry.timeouts);
+        let key = PoolKey {
+            database,
+            server_database: entry.server_database.clone().unwrap_or(name),
+            user: entry.server_user.clone().unwrap_or_else(|| user.clone()),
+            replication,
+        };
+        let pool = self.pool(entry, mode, key);
         let session = ClientSession { settings, ..ClientSession::default() };
-        Ok(Account { user: user.into(), class, pool, session })
+        Ok(Account { user: user.into(), class, timeouts, pool, session })
     }
 
     fn class_of(&self, user: &str, settings: &Settings) -> Class {
@@ -195,18 +208,7 @@ impl Worker {
         if is_high { Class::High } else { Class::Normal }
     }
 
-    fn pool(
-        &mut self,
-        database: DatabaseIndex,
-        entry: &Database,
-        asked: &str,
-        client: &str,
-    ) -> PoolIndex {
-        let key = PoolKey {
-            database,
-            server_database: entry.server_database.as_deref().unwrap_or(asked).to_owned(),
-            user: entry.server_user.as_deref().unwrap_or(client).to_owned(),
-        };
+    fn pool(&mut self, entry: &Database, mode: PoolMode, key: PoolKey) -> PoolIndex {
         let shared = &self.shared;
         self.upstreams.pool(key, |key| {
             let secret = match &entry.server_password {
@@ -217,7 +219,8 @@ impl Worker {
             let user = key.user.clone();
             let users = shared.config.users.clone();
             let credentials = Credentials { user, secret, users, channel_binding };
-            Pool::new(key, shared.server_of[database.0], entry.mode, credentials)
+            let server = shared.server_of[key.database.0];
+            Pool::new(key, server, mode, credentials)
         })
     }
 
@@ -271,7 +274,7 @@ impl Worker {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
-        let key = client.key;
+        let key = client.key.shown();
         // It may have been told meanwhile that the login takes too long.
         let Some(account) = client.finish_login() else {
             return;
@@ -283,7 +286,7 @@ impl Worker {
             let own = own.and_then(|name| account.session.settings.get(name));
             backend::encode_parameter_status(&mut out, name, own.map_or(value, str::as_bytes));
         }
-        backend::encode_backend_key_data(&mut out, key);
+        backend::encode_backend_key_data(&mut out, &key);
         backend::encode_ready_for_query(&mut out, TransactionStatus::Idle);
         self.send_to_client(slot, &out);
         self.follow_ups.resume_client(slot);
@@ -305,7 +308,7 @@ fn text_parameters(startup: Startup<'_>) -> Option<Vec<(String, String)>> {
 fn unknown_options(startup: Startup<'_>) -> Option<Vec<&[u8]>> {
     let names = startup.parameters().map(|(name, _)| name);
     let options: Vec<&[u8]> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
-    (startup.protocol != PROTOCOL_3_0 || !options.is_empty()).then_some(options)
+    (startup.protocol > PROTOCOL_3_2 || !options.is_empty()).then_some(options)
 }
 
 /// Returns what a client's start-up packet sets, in the form that every connection gets.
@@ -316,7 +319,7 @@ fn session_settings(parameters: &[(String, String)], mode: PoolMode) -> Result<S
             ("user" | "database" | "replication", _) => {}
             (name, _) if name.starts_with("_pq_.") => {}
             ("options", PoolMode::Transaction) => {
-                wanted.extend(settings::command_line_options(value).ok_or_else(|| {
+                wanted.extend(switches::settings(value).ok_or_else(|| {
                     let message = format!(
                         "options {value:?} cannot be followed in transaction mode: \
                          use -c name=value, or session mode"

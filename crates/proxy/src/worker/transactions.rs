@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use tidegate_gate::{Admission, Claim, Outcome, Permit, Request};
+use tidegate_gate::{Admission, Claim, Outcome, Permit, Request, Snapshot};
 use tidegate_wire::backend::TransactionStatus;
 use tidegate_wire::error_response::{self, Severity, SqlState};
 use tidegate_wire::frontend;
@@ -26,6 +26,7 @@ use crate::replies::ExpectedReply;
 use crate::session::ServerSession;
 use crate::settings::Settings;
 use crate::slots::PoolIndex;
+use crate::timeouts::ShownBound;
 use crate::upstream::{Refused, UpstreamSlot};
 
 use super::Worker;
@@ -87,7 +88,7 @@ impl Worker {
         let now = Instant::now();
         let request = Request {
             class: account.class,
-            deadline: self.shared.config.timeouts.queue.map(|wait| now + wait),
+            deadline: account.timeouts.queue.map(|wait| now + wait),
             token: slot.to_bits(),
             waker: &self.admitted,
         };
@@ -102,8 +103,9 @@ impl Worker {
             }
             Admission::Refused(full) => {
                 let message = format!(
-                    "too many transactions are waiting for the database ({}); try again later",
-                    full.waiting
+                    "too many transactions are waiting for the database ({}, and waiting_max is \
+                     {}); try again later",
+                    full.waiting, self.shared.config.waiting_max,
                 );
                 self.refuse_transaction(slot, SqlState::TOO_MANY_CONNECTIONS, &message);
                 Flow::Next
@@ -129,12 +131,28 @@ impl Worker {
             Claim::Granted(permit) => self.run_transaction(slot, permit),
             Claim::Waiting(ticket) => *transaction = TransactionState::Queued(ticket),
             Claim::Expired => {
-                let message = "canceling statement: it waited in Tidegate's queue longer than the \
-                               queue timeout";
-                self.refuse_transaction(slot, SqlState::QUERY_CANCELED, message);
+                let message = self.waited_too_long(slot);
+                self.refuse_transaction(slot, SqlState::QUERY_CANCELED, &message);
             }
         }
         self.follow_ups.resume_client(slot);
+    }
+
+    /// Returns what to tell a client that has waited in the queue for as long as it may.
+    fn waited_too_long(&self, slot: ClientSlot) -> String {
+        let words = "canceling statement: it waited in Tidegate's queue longer than the queue \
+                     timeout";
+        let Some(account) = self.clients[slot].account() else {
+            return words.to_owned();
+        };
+        let server = self.shared.server(self.upstreams[account.pool].server);
+        let bound = account.timeouts.queue.map(|time| ShownBound("queue", time).to_string());
+        let Snapshot { limit, waiting, .. } = server.gate.snapshot();
+        format!(
+            "{words} ({}) for one of {limit} permits of the server at {}; {waiting} more wait",
+            bound.unwrap_or_default(),
+            server.address,
+        )
     }
 
     /// Fails the transaction that the client is about to begin, and keeps the client.
@@ -201,7 +219,7 @@ impl Worker {
 
     fn start(&mut self, slot: ClientSlot, upstream: UpstreamSlot, permit: Permit) {
         self.upstreams[upstream].begin_transaction(permit);
-        self.clients[slot].run_on(upstream);
+        self.clients[slot].run_on(upstream, self.now);
     }
 
     /// The settings of a client that has just got the connection have been answered: its own
@@ -256,6 +274,9 @@ impl Worker {
             return self.end_transaction(slot, upstream);
         }
         let outcome = take_outcome(session);
+        if let Some(running) = self.clients[slot].running_mut() {
+            running.since = self.now;
+        }
         if let Some(permit) = server.permit_mut() {
             permit.next_transaction(outcome, Instant::now());
         }

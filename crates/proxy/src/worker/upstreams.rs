@@ -13,6 +13,7 @@ use crate::net::{BatchOutput, Connection, ReadOutcome};
 use crate::replies::Verdict;
 use crate::session::{self, ClientSession};
 use crate::slots::PoolIndex;
+use crate::timeouts::ShownBound;
 use crate::upstream::{Upstream, UpstreamSlot, UpstreamState};
 
 use super::{Source, Worker};
@@ -147,9 +148,11 @@ impl Worker {
             (b"database", pool.key.server_database.as_bytes()),
         ];
         let client = server.client().and_then(|client| self.clients.get(client));
-        match client.and_then(Client::account) {
-            Some(account) => parameters.extend(account.session.settings.iter()),
-            None => parameters.push((b"application_name", b"tidegate")),
+        if let Some(account) = client.and_then(Client::account) {
+            parameters.extend(account.session.settings.iter());
+        }
+        if let Some(replication) = pool.key.replication {
+            parameters.push((b"replication", replication.value()));
         }
         let mut out = Vec::new();
         startup::encode_startup(&mut out, parameters);
@@ -405,7 +408,10 @@ impl Worker {
                 UpstreamState::Connecting(_) | UpstreamState::LoggingIn(..)
                     if age >= timeouts.connect =>
                 {
-                    self.lose_upstream(slot, &UpstreamError::TimedOut);
+                    let is_connecting = matches!(server.state(), UpstreamState::Connecting(_));
+                    let to = if is_connecting { "to the connection" } else { "to the login" };
+                    let bound = ShownBound("connect", timeouts.connect);
+                    self.lose_upstream(slot, &UpstreamError::NotReadyInTime { bound, to });
                 }
                 UpstreamState::Idle if age >= timeouts.server_idle => self.close_upstream(slot),
                 UpstreamState::Abandoned(_) if age >= timeouts.abandoned => {
@@ -453,7 +459,14 @@ fn relay(
         server.connection.passing = missing;
         server.is_passed_on = verdict == Verdict::Pass;
         if server.is_passed_on {
-            out.pass(message.range());
+            let is_whole = server.connection.passing.is_none();
+            let changed = is_whole
+                .then(|| session::in_clients_words(tag, payload, client.as_deref()))
+                .flatten();
+            match changed {
+                Some(changed) => out.spill().extend_from_slice(&changed),
+                None => out.pass(message.range()),
+            }
         }
         session::answer_for_proxy(client.as_deref_mut(), &mut server.session, out);
         if tag == tag::READY_FOR_QUERY {
