@@ -4,6 +4,8 @@
 //! and keep the account of what is owed. In session mode nothing is changed on the way; in
 //! transaction mode names of prepared statements are.
 
+use std::sync::Arc;
+
 use tidegate_wire::Malformed;
 use tidegate_wire::backend::{self, TransactionStatus};
 use tidegate_wire::error_response;
@@ -38,6 +40,8 @@ pub(crate) struct ServerSession {
     pub(crate) is_plan_outdated: bool,
     /// Parse messages the proxy has sent by itself.
     pub(crate) own_parses: u64,
+    /// A client has prepared a statement here whose definition is not kept.
+    pub(crate) holds_long_statement: bool,
     statements: ServerStatements,
 }
 
@@ -62,6 +66,7 @@ impl ServerSession {
             is_altered: false,
             is_plan_outdated: false,
             own_parses: 0,
+            holds_long_statement: false,
             statements: ServerStatements::default(),
         }
     }
@@ -250,6 +255,9 @@ impl Translation<'_, '_> {
             self.out.pass(message.range());
             return Ok(());
         }
+        if payload.len() < message.announced_payload_len() {
+            return self.parse_in_pieces(message, definitions);
+        }
         let Ok(parse) = frontend::parse(payload) else {
             return self.pass_malformed(message, ExpectedReply::ParseTaken);
         };
@@ -264,10 +272,40 @@ impl Translation<'_, '_> {
         if self.server.statements.prepared.touch(statement.id) {
             self.server.replies.sent(ExpectedReply::ProxyParse(statement.id));
         } else {
-            self.prepare(&statement, ExpectedReply::Parse(Some(statement.id)));
+            let owed = ExpectedReply::Parse(Some(statement.id));
+            self.prepare(&statement, parse.definition, owed);
         }
         let batch = self.server.replies.batch();
         self.statements.change(parse.name, Some(statement), batch);
+        Ok(())
+    }
+
+    /// Parses a named statement of which only the beginning has arrived.
+    fn parse_in_pieces(
+        &mut self,
+        message: &Message<'_>,
+        definitions: &mut Definitions,
+    ) -> Result<(), Violation> {
+        let name = frontend::statement_name(message.payload());
+        let name = name.map_err(|_| Violation::NameTooLong)?;
+        let (statement, owed) = if let Some(existing) = self.statements.get(name).cloned() {
+            // The server itself says that the name is taken.
+            self.ensure_prepared(&existing);
+            (existing, ExpectedReply::ParseTaken)
+        } else if self.statements.is_full() {
+            return Err(Violation::TooManyStatements);
+        } else {
+            let statement = definitions.long();
+            let batch = self.server.replies.batch();
+            self.statements.change(name, Some(Arc::clone(&statement)), batch);
+            self.server.holds_long_statement = true;
+            let owed = ExpectedReply::Parse(Some(statement.id));
+            (statement, owed)
+        };
+        let rest_len = message.announced_payload_len() - (name.len() + 1);
+        frontend::encode_parse_head(self.out.spill(), &statement.server_name, rest_len);
+        self.server.replies.sent(owed);
+        self.out.pass(message.payload_range(name.len() + 1));
         Ok(())
     }
 
@@ -289,7 +327,9 @@ impl Translation<'_, '_> {
     /// The name is taken: the server itself says so when it sees its own name a second time.
     fn parse_again(&mut self, existing: &Statement) {
         self.ensure_prepared(existing);
-        frontend::encode_parse(self.out.spill(), &existing.server_name, &existing.definition);
+        // The text does not matter; the one of a long statement is not known.
+        let text = existing.definition.as_deref().unwrap_or(b"\0\0\0");
+        frontend::encode_parse(self.out.spill(), &existing.server_name, text);
         self.server.replies.sent(ExpectedReply::ParseTaken);
     }
 
@@ -335,6 +375,11 @@ impl Translation<'_, '_> {
         match target {
             Target::Statement if !name.is_empty() => {
                 // Others may use the server's statement; only this client's name for it goes.
+                let long = self.statements.get(name).filter(|it| it.definition.is_none()).cloned();
+                if let Some(long) = long {
+                    frontend::encode_close(self.out.spill(), target, &long.server_name);
+                    self.server.replies.sent(ExpectedReply::OwnClose(Some(long.id)));
+                }
                 self.statements.change(name, None, self.server.replies.batch());
                 self.server.replies.sent(ExpectedReply::ProxyClose);
             }
@@ -365,19 +410,21 @@ impl Translation<'_, '_> {
     }
 
     fn ensure_prepared(&mut self, statement: &Statement) {
+        // One whose definition is not kept is on the connection that its client keeps.
+        let Some(definition) = &statement.definition else { return };
         if !self.server.statements.prepared.touch(statement.id) {
             self.server.own_parses += 1;
-            self.prepare(statement, ExpectedReply::OwnParse(Some(statement.id)));
+            self.prepare(statement, definition, ExpectedReply::OwnParse(Some(statement.id)));
         }
     }
 
-    fn prepare(&mut self, statement: &Statement, owed: ExpectedReply) {
+    fn prepare(&mut self, statement: &Statement, definition: &[u8], owed: ExpectedReply) {
         if let Some(evicted) = self.server.statements.prepared.evict(self.prepared_max) {
             let name = statements::server_name(evicted);
             frontend::encode_close(self.out.spill(), Target::Statement, &name);
             self.server.replies.sent(ExpectedReply::OwnClose(Some(evicted)));
         }
-        frontend::encode_parse(self.out.spill(), &statement.server_name, &statement.definition);
+        frontend::encode_parse(self.out.spill(), &statement.server_name, definition);
         self.server.statements.prepared.insert(statement.id);
         self.server.replies.sent(owed);
     }

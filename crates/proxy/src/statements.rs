@@ -6,6 +6,10 @@
 //! definitions. A connection on which a statement is missing gets a Parse from the proxy first.
 //! The number of statements on a connection is bounded: the least recently used one is closed.
 //!
+//! A definition longer than [`DEFINITION_KEPT_MAX`] is not kept: it goes to the connection in
+//! pieces, as it arrives, and cannot be prepared on another one. So its client keeps the connection
+//! until it has closed the statement.
+//!
 //! # Limits
 //!
 //! - A plan whose result type a DDL statement changed fails (SQLSTATE 0A000), as on a connection of
@@ -23,12 +27,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::replies::StatementId;
 
+/// The longest definition that is kept, to be prepared on other connections.
+pub(crate) const DEFINITION_KEPT_MAX: usize = 16 << 20;
+
 /// A definition that some client has prepared.
 #[derive(Debug)]
 pub(crate) struct Statement {
     pub(crate) id: StatementId,
-    /// Query text and parameter types, as [`tidegate_wire::frontend::Parse::definition`] has them.
-    pub(crate) definition: Box<[u8]>,
+    /// Query text and parameter types, as [`tidegate_wire::frontend::Parse::definition`] has them;
+    /// `None` if it is too long to be kept.
+    pub(crate) definition: Option<Box<[u8]>>,
     /// Its name on every upstream connection.
     pub(crate) server_name: Box<[u8]>,
     /// A server has accepted it.
@@ -59,12 +67,23 @@ impl Definitions {
         self.last_id += 1;
         let statement = Arc::new(Statement {
             id: StatementId(self.last_id),
-            definition: definition.into(),
+            definition: Some(definition.into()),
             server_name: server_name(StatementId(self.last_id)).into(),
             is_accepted: AtomicBool::new(false),
         });
         self.known.insert(definition.into(), Arc::clone(&statement));
         statement
+    }
+
+    /// Returns a statement whose definition is not kept.
+    pub(crate) fn long(&mut self) -> Arc<Statement> {
+        self.last_id += 1;
+        Arc::new(Statement {
+            id: StatementId(self.last_id),
+            definition: None,
+            server_name: server_name(StatementId(self.last_id)).into(),
+            is_accepted: AtomicBool::new(false),
+        })
     }
 
     /// Prepares every definition anew when it is next asked for, under another name: the server
@@ -88,6 +107,8 @@ pub(crate) struct ClientStatements {
     /// The definition of the unnamed statement, kept because the next transaction, on another
     /// connection, may still use it.
     unnamed: Vec<u8>,
+    /// It has had statements whose definition is not kept, and may still have one.
+    may_have_long: bool,
 }
 
 /// What a Parse or a Close made of a name; `None` is no statement.
@@ -128,8 +149,16 @@ impl ClientStatements {
     /// Gives a name to a statement, or takes the name away, until the server's answer to a message
     /// of this batch confirms it.
     pub(crate) fn change(&mut self, name: &[u8], after: Option<Arc<Statement>>, batch: u64) {
+        self.may_have_long |= after.as_ref().is_some_and(|after| after.definition.is_none());
         let before = set(&mut self.named, name, after.clone());
         self.pending.push_back(Change { name: name.into(), batch, before, after });
+    }
+
+    /// Returns whether a statement exists on the client's connection only.
+    pub(crate) fn has_long(&mut self) -> bool {
+        self.may_have_long = self.may_have_long
+            && self.named.values().any(|statement| statement.definition.is_none());
+        self.may_have_long
     }
 
     /// Returns whether an earlier batch than this may turn out not to have changed what the name

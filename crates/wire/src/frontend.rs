@@ -145,6 +145,19 @@ pub fn encode_parse(out: &mut Vec<u8>, name: &[u8], definition: &[u8]) {
     });
 }
 
+/// Appends the head of a Parse whose payload after the name has `rest_len` bytes; the caller sends
+/// those itself.
+///
+/// # Panics
+/// The message would be 4 GiB long or longer.
+pub fn encode_parse_head(out: &mut Vec<u8>, name: &[u8], rest_len: usize) {
+    out.push(tag::PARSE);
+    let length = 4 + name.len() + 1 + rest_len;
+    let length = u32::try_from(length).expect("a message is shorter than 4 GiB");
+    out.extend_from_slice(&length.to_be_bytes());
+    frame::string(out, name);
+}
+
 /// Returns a Parse definition: a query text whose parameter types the server infers.
 #[must_use]
 pub fn definition(query: &[u8]) -> Vec<u8> {

@@ -211,7 +211,7 @@ impl Worker {
         if !session.replies.is_quiet() || session.status != TransactionStatus::Idle {
             return;
         }
-        let is_uncertain = session.replies.is_uncertain();
+        let is_uncertain = session.replies.is_uncertain() || session.holds_long_statement;
         let (permit, pool) = (server.take_permit(), server.pool);
         match self.upstreams[pool].mode {
             PoolMode::Transaction if !is_uncertain => self.release_upstream(slot),

@@ -14,15 +14,13 @@ use crate::client::{Client, ClientSlot, ClientState, LoggedIn, LoginStage, Trans
 use crate::config::PoolMode;
 use crate::net::{self, BatchOutput, ReadOutcome};
 use crate::session::{self, ClientSession, Naming, ServerSession, Violation};
+use crate::statements::DEFINITION_KEPT_MAX;
 use crate::upstream::UpstreamSlot;
 
 use super::Worker;
 
 /// Messages up to this length are handled when they are complete; of a longer one, this much.
 const WHOLE_LEN: usize = 16 * 1024;
-
-/// The longest Parse of a named statement in transaction mode, which has to be kept.
-const NAMED_PARSE_MAX: usize = 16 << 20;
 
 /// How a client's input goes on from the position it has reached.
 pub(super) enum Flow {
@@ -569,10 +567,7 @@ fn next_message<'i, 'a>(
     let is_named_parse = peeked.tag() == tag::PARSE && peeked.payload().first() > Some(&0);
     if is_named_parse && matches!(naming, Naming::Shared { .. }) {
         let len = peeked.announced_len();
-        if len > NAMED_PARSE_MAX {
-            return Err(format!("a prepared statement of {len} bytes is too long"));
-        }
-        needed = len;
+        needed = if len <= DEFINITION_KEPT_MAX { len } else { WHOLE_LEN };
     }
     Ok(peeked.has_arrived(needed).then_some(peeked))
 }

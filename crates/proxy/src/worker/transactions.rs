@@ -289,7 +289,7 @@ impl Worker {
         let (permit, pool) = (server.take_permit(), server.pool);
         let requester = self.clients[slot].end_transaction();
         if self.upstreams[pool].mode == PoolMode::Transaction {
-            self.release_upstream(upstream);
+            self.release_or_keep(slot, upstream);
         }
         // The connection is at rest before the next transaction is let in.
         if let Some(permit) = permit {
@@ -298,6 +298,21 @@ impl Worker {
         self.tell(requester);
         if self.stopping.is_some() {
             self.end_for_shutdown(slot);
+        }
+    }
+
+    /// Releases a client's pooled connection, unless the client has a statement that exists only
+    /// there.
+    fn release_or_keep(&mut self, slot: ClientSlot, upstream: UpstreamSlot) {
+        let Some(client) = self.clients[slot].logged_in_mut() else {
+            debug_assert!(false, "only a client that is logged in has transactions");
+            return;
+        };
+        let keeps = self.upstreams[upstream].session.holds_long_statement
+            && client.account.session.statements.has_long();
+        client.own_upstream = keeps.then_some(upstream);
+        if !keeps {
+            self.release_upstream(upstream);
         }
     }
 
