@@ -15,8 +15,8 @@ use tidegate_gate::ClassGoal;
 
 use crate::config::{
     ClientAuthentication, ClientTimeouts, ClientTls, Config, Control, Database, HighPriority,
-    ListenAddress, PoolMode, ServerAddress, SslMode, Timeouts, TlsVersion, UserSettings,
-    WatchLogin,
+    ListenAddress, PoolMode, ServerAddress, SessionStateCheck, SessionStatePolicy, SslMode,
+    Timeouts, TlsVersion, UserSettings, WatchLogin,
 };
 pub use crate::peers::{PeersError, PeersSection};
 pub use crate::timeouts::ClientTimeoutsSection;
@@ -179,6 +179,10 @@ pub struct DatabaseSection {
     /// The database's own bounds.
     #[serde(default)]
     pub timeouts: ClientTimeoutsSection,
+    /// What becomes of session state that cannot follow a client in transaction mode.
+    pub session_state: Option<SessionStatePolicy>,
+    /// When session state is looked for in transaction mode.
+    pub session_state_check: Option<SessionStateCheck>,
     /// Who chooses the limit.
     #[serde(default, deserialize_with = "values::written")]
     pub control: Option<ControlChoice>,
@@ -211,6 +215,8 @@ impl DatabaseSection {
             upstream,
             mode: None,
             timeouts: ClientTimeoutsSection::default(),
+            session_state: None,
+            session_state_check: None,
             control: None,
             keep: None,
             min_mpl: None,
@@ -608,6 +614,8 @@ fn database(
         server_password: section.upstream.password,
         mode: section.mode.unwrap_or(defaults::MODE),
         timeouts: section.timeouts.over(timeouts),
+        session_state: section.session_state.unwrap_or_default(),
+        session_state_check: section.session_state_check.unwrap_or_default(),
         control,
         watch,
     })

@@ -29,6 +29,7 @@ mod replication;
 mod replies;
 pub mod scram;
 mod session;
+mod session_state;
 mod settings;
 mod shared;
 mod slots;

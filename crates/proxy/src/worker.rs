@@ -34,13 +34,14 @@
 //! What the loop does with them is in `logins` (a client up to its first transaction), `clients`
 //! (a client's messages), `transactions` (from the request of a permit to its return), `upstreams`
 //! (opening connections, a server's messages), `cancels` (transactions whose client has gone, and
-//! cancel requests), `overdue` (warnings of transactions that no longer count) and `timeouts` (clients
-//! that take too long).
+//! cancel requests), `session_state` (what clients of transaction mode leave behind), `overdue`
+//! (warnings of transactions that no longer count) and `timeouts` (clients that take too long).
 
 mod cancels;
 mod clients;
 mod logins;
 mod overdue;
+mod session_state;
 mod timeouts;
 mod transactions;
 mod upstreams;
@@ -233,6 +234,8 @@ pub(crate) struct Worker {
     admitted: Waker,
     /// Limits the lines about clients whose connection was ended.
     endings: LogLimit,
+    /// Limits the lines about session state that was removed.
+    session_warnings: LogLimit,
     /// The time at which the current events were received.
     now: Instant,
     next_sweep: Instant,
@@ -276,6 +279,7 @@ impl Worker {
             },
             admitted,
             endings: LogLimit::new(now),
+            session_warnings: LogLimit::new(now),
             now,
             next_sweep: now + SWEEP_INTERVAL,
             stopping: None,
@@ -462,6 +466,9 @@ impl Worker {
         if let Some(more) = self.endings.unreported(self.now) {
             tracing::info!(more, "client connections ended, not logged one by one");
         }
+        if let Some(more) = self.session_warnings.unreported(self.now) {
+            tracing::warn!(more, "transactions whose session state was removed, not logged");
+        }
         if self.acceptor.is_pending {
             self.accept();
         }
@@ -491,6 +498,7 @@ impl Worker {
             (&self.counters.upstreams_open, self.upstreams.len()),
             (&self.counters.upstreams_idle, self.upstreams.idle()),
             (&self.counters.upstreams_busy, self.upstreams.busy()),
+            (&self.counters.clients_pinned, self.upstreams.pinned()),
         ];
         for (counter, count) in counts {
             counter.store(count as u64, Ordering::Relaxed);

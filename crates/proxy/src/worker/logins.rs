@@ -197,7 +197,8 @@ impl Worker {
             replication,
         };
         let pool = self.pool(entry, mode, key);
-        let session = ClientSession { settings, ..ClientSession::default() };
+        let first_settings = settings.clone();
+        let session = ClientSession { settings, first_settings, ..ClientSession::default() };
         Ok(Account { user: user.into(), class, timeouts, pool, session })
     }
 

@@ -21,6 +21,8 @@ mod observe;
 mod peers;
 mod protocol;
 mod replication;
+mod session_model;
+mod session_state;
 mod sessions;
 mod settings;
 mod soak;
