@@ -346,8 +346,8 @@ mod tests {
     fn errors_name_statements_as_the_client_does() {
         let (mut definitions, mut statements) =
             (Definitions::default(), ClientStatements::default());
-        statements.insert(b"first", definitions.intern(b"SELECT 1\0\0\0"));
-        statements.insert(b"s", definitions.intern(b"SELECT 2\0\0\0"));
+        statements.insert(b"first", definitions.intern(b"SELECT 1\0\0\0", None));
+        statements.insert(b"s", definitions.intern(b"SELECT 2\0\0\0", None));
         let table: [(&[u8], Option<&[u8]>); 5] = [
             (b"M\"tidegate_2\" already exists", Some(b"M\"s\" already exists")),
             (b"tidegate_1 and tidegate_2", Some(b"first and s")),

@@ -58,7 +58,7 @@ fn debug(level: &str) -> Option<Pairs> {
         0 => "notice".to_owned(),
         level => format!("debug{}", level.min(5)),
     };
-    let mut settings = vec![pair("log_min_messages", &shown), pair("client_min_messages", &shown)];
+    let mut settings = vec![pair("log_min_messages", &shown)];
     let further = [
         (2, "log_statement", "all"),
         (3, "debug_print_parse", "true"),
@@ -136,14 +136,7 @@ mod tests {
             ),
             ("-S 4096 -s", Some(&[("work_mem", "4096"), ("log_statement_stats", "true")])),
             ("-tpl", Some(&[("log_planner_stats", "true")])),
-            (
-                "-d 2",
-                Some(&[
-                    ("log_min_messages", "debug2"),
-                    ("client_min_messages", "debug2"),
-                    ("log_statement", "all"),
-                ]),
-            ),
+            ("-d 2", Some(&[("log_min_messages", "debug2"), ("log_statement", "all")])),
             ("-c", None),
             ("-fx", None),
             ("-B 100", None),

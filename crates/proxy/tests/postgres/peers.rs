@@ -182,7 +182,7 @@ fn a_server_with_a_long_key_and_one_without() {
         let long = CancelKey { process_id: 77, secret: (0..=255).collect() };
         for key in [Some(long), None] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let url = format!("postgres://{}", listener.local_addr().unwrap());
+            let url = format!("postgres://{}?sslmode=disable", listener.local_addr().unwrap());
             let expected = key.clone();
             let serving = std::thread::spawn(move || serve(&listener, key.as_ref()));
             let proxy = setup(&server, mode).upstream(&url).start();

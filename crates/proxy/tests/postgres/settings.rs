@@ -169,7 +169,7 @@ fn switches_of_the_start_up_packet_are_settings() {
             ("enable_seqscan", "off"),
             ("enable_hashjoin", "off"),
             ("work_mem", "2MB"),
-            ("client_min_messages", "debug1"),
+            ("log_min_messages", "debug1"),
         ];
         for (name, value) in expected {
             assert_eq!(client.value(&format!("SHOW {name}")), value, "{mode}: {name}");
