@@ -48,6 +48,8 @@ pub(crate) struct ServerSession {
     pub(crate) is_plan_outdated: bool,
     /// Parse messages the proxy has sent by itself.
     pub(crate) own_parses: u64,
+    /// The server has told the client that it ends the connection, and why.
+    pub(crate) is_ending: bool,
     /// A client has prepared a statement here whose definition is not kept.
     pub(crate) holds_long_statement: bool,
     statements: ServerStatements,
@@ -75,6 +77,7 @@ impl ServerSession {
             watch: Watch::default(),
             is_plan_outdated: false,
             own_parses: 0,
+            is_ending: false,
             holds_long_statement: false,
             statements: ServerStatements::default(),
         }
@@ -658,6 +661,7 @@ pub(crate) fn from_server(
         (backend::tag::ERROR, Verdict::Replace(_)) => server.failed = true,
         (backend::tag::ERROR, Verdict::Pass) => {
             server.failed = true;
+            server.is_ending |= matches!(&*error_response::field(payload, b'V'), "FATAL" | "PANIC");
             server.is_plan_outdated |= error_response::field(payload, b'R') == OUTDATED_PLAN;
         }
         (backend::tag::ERROR, Verdict::Swallow) => server.own_error = Some(payload.to_vec()),

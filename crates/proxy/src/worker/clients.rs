@@ -476,6 +476,14 @@ impl Worker {
         }
     }
 
+    /// Closes the connection of a client that has been told why, once it has taken that.
+    pub(super) fn close_client(&mut self, slot: ClientSlot) {
+        self.leave_upstream(slot);
+        if self.clients.get(slot).is_some_and(|client| !client.connection.has_unsent()) {
+            self.remove_client(slot);
+        }
+    }
+
     /// Removes a client that has gone, or says that it goes.
     pub(super) fn lose_client(&mut self, slot: ClientSlot) {
         self.leave_upstream(slot);

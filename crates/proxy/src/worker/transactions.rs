@@ -312,7 +312,8 @@ impl Worker {
             }
             return;
         }
-        if session.replies.is_quiet() && !is_mid_message {
+        // An error may have answered what came after, and the server skips to a Sync.
+        if session.is_at_rest() && !is_mid_message {
             return self.end_transaction(slot, upstream);
         }
         let outcome = take_outcome(session);

@@ -372,12 +372,16 @@ impl Worker {
             return;
         };
         let (pool, client, is_opening) = (server.pool, server.client(), server.is_opening());
+        let is_told = server.session.is_ending;
         self.remove_upstream(slot);
         if is_opening {
             self.opening_failed(pool, client, error);
             return self.open_for_sessions();
         }
         if let Some(client) = client {
+            if is_told {
+                return self.close_client(client);
+            }
             let (code, message) = self.describe(pool, error);
             self.end_client(client, Severity::Fatal, SqlState(&code), &message);
         }

@@ -11,7 +11,7 @@
 #![expect(clippy::print_stdout, reason = "shown when the test fails")]
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_control::SplitMix64;
 use tidegate_wire::backend::{self, tag};
@@ -24,6 +24,9 @@ use crate::support::wire::{
     message, parse, query,
 };
 use crate::support::{MODES, Message, Proxy, Wire, server};
+
+/// A client that has waited for so long gets no answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Sequences of a run where nothing else is said.
 const COUNT: u64 = 150;
@@ -242,8 +245,10 @@ fn run(address: SocketAddr, steps: &[Step], meanwhile: &mut dyn FnMut()) -> Vec<
     let _ = client.try_send(&ending());
     let mut is_over = false;
     loop {
-        let Some(message) = client.receive() else {
-            seen.push("closed".to_owned());
+        let asked = Instant::now();
+        let Some(message) = client.receive_within(PATIENCE) else {
+            let is_closed = asked.elapsed() < PATIENCE;
+            seen.push(if is_closed { "closed" } else { "no answer" }.to_owned());
             return seen;
         };
         let shown = shown(&message);
