@@ -52,6 +52,8 @@ pub(crate) struct ServerSession {
     pub(crate) is_ending: bool,
     /// A client has prepared a statement here whose definition is not kept.
     pub(crate) holds_long_statement: bool,
+    /// The server has become a standby, or is none any more.
+    pub(crate) became_standby: Option<bool>,
     statements: ServerStatements,
 }
 
@@ -79,6 +81,7 @@ impl ServerSession {
             own_parses: 0,
             is_ending: false,
             holds_long_statement: false,
+            became_standby: None,
             statements: ServerStatements::default(),
         }
     }
@@ -273,7 +276,7 @@ fn look_at(
         tag::FUNCTION_CALL => {
             let number = payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
             if !look::is_harmless_function(number) {
-                let may = Kinds::INSPECTED.with(Kind::FixedSetting);
+                let may = Kinds::INSPECTED.with(Kind::NamelessSetting);
                 server.watch.notice(Look { may, ..Look::default() });
             }
             None
@@ -646,6 +649,9 @@ pub(crate) fn from_server(
             let (name, value) = backend::parameter_status(payload)?;
             let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
             server.settings.report(&name, &value);
+            if name == "in_hot_standby" {
+                server.became_standby = Some(value == "on");
+            }
             if verdict == Verdict::Pass {
                 client.settings.report(&name, &value);
             }
@@ -769,16 +775,39 @@ pub(crate) fn answer_for_proxy(
     }
 }
 
+/// A Flush message.
+const FLUSH: &[u8] = b"H\0\0\0\x04";
+
+/// A portal that does not exist: to describe it is an error.
+const NO_PORTAL: &[u8] = b"tidegate: the client has gone";
+
+/// The message that makes a server send the answers it keeps while a batch is open, for a connection
+/// that is abandoned now; empty if there are none.
+pub(crate) fn flush(server: &ServerSession, out: &mut Vec<u8>) {
+    if !server.replies.is_batch_complete() && !server.replies.is_quiet() {
+        out.extend_from_slice(FLUSH);
+    }
+}
+
 /// The messages that bring an abandoned connection back to rest; empty if it only has to be waited
 /// for. The caller sends a cancel request if something still runs.
+///
+/// A Sync commits what a batch has done outside a transaction block. The client has not sent it, so
+/// an error goes before it, and the server rolls back as it does when a client disconnects. That
+/// waits for all answers: a server that waits for copy data would end the connection.
 pub(crate) fn wind_up(server: &mut ServerSession, out: &mut Vec<u8>) {
     if server.replies.is_copy_in() {
         frontend::encode_copy_fail(out, b"the client has gone");
         server.replies.sent(ExpectedReply::CopyEnd);
     }
-    if !server.replies.is_batch_complete() {
+    let replies = &mut server.replies;
+    if !replies.is_batch_complete() && (replies.is_quiet() || replies.is_skipping()) {
+        if !replies.is_skipping() {
+            frontend::encode_describe(out, Target::Portal, NO_PORTAL);
+            replies.sent(ExpectedReply::Describe);
+        }
         out.extend_from_slice(frontend::SYNC);
-        server.replies.sent(ExpectedReply::OwnSync);
+        replies.sent(ExpectedReply::OwnSync);
     }
     if server.replies.is_quiet() && server.status != TransactionStatus::Idle {
         frontend::encode_query(out, b"ROLLBACK");

@@ -222,6 +222,13 @@ impl ClientStatements {
         }
     }
 
+    /// No change that the server has not answered did happen.
+    pub(crate) fn take_all_back(&mut self) {
+        while !self.pending.is_empty() {
+            self.take_back();
+        }
+    }
+
     /// All named statements are gone; the changes not answered yet come after that.
     pub(crate) fn clear(&mut self) {
         self.named.clear();

@@ -30,17 +30,24 @@
 //! - [`IdleTransactions`]: clients that are idle inside their transactions.
 //! - [`FollowUps`]: the work that an event has left for later.
 //! - [`Definitions`]: the statements that clients have prepared.
+//! - [`Applicants`]: the clients that have not logged in.
 //!
-//! What the loop does with them is in `logins` (a client up to its first transaction), `clients`
+//! What the loop does with them is in `logins` (a client up to its first transaction), `applicants`
+//! (that there are not too many of them, and inquiries about them), `clients`
 //! (a client's messages), `transactions` (from the request of a permit to its return), `upstreams`
 //! (opening connections, a server's messages), `cancels` (transactions whose client has gone, and
-//! cancel requests), `session_state` (what clients of transaction mode leave behind), `overdue`
-//! (warnings of transactions that no longer count) and `timeouts` (clients that take too long).
+//! cancel requests), `session_state` (what clients of transaction mode leave behind), `outages` (what
+//! waits while a server cannot be reached), `rested` (whether idle connections can still be lent),
+//! `overdue` (warnings of transactions that no longer count) and `timeouts` (clients that take too
+//! long).
 
+mod applicants;
 mod cancels;
 mod clients;
 mod logins;
+mod outages;
 mod overdue;
+mod rested;
 mod session_state;
 mod timeouts;
 mod transactions;
@@ -71,7 +78,9 @@ use crate::statements::Definitions;
 use crate::upstream::Upstream;
 use crate::upstream::{UpstreamSlot, Upstreams};
 
+use applicants::Applicants;
 use cancels::{CancelRequestSlot, CancelRequests};
+use outages::Outages;
 pub(crate) use overdue::{OverdueHolder, OverdueWarnings};
 use transactions::IdleTransactions;
 
@@ -226,8 +235,10 @@ pub(crate) struct Worker {
     clients: Slots<Client>,
     upstreams: Upstreams,
     cancel_requests: CancelRequests,
+    applicants: Applicants,
     idle_transactions: IdleTransactions,
     definitions: Definitions,
+    outages: Outages,
     follow_ups: FollowUps,
     buffers: Buffers,
     /// Tells this loop that a ticket can be claimed.
@@ -253,6 +264,7 @@ impl Worker {
         counters: Arc<WorkerCounters>,
     ) -> io::Result<Worker> {
         let now = Instant::now();
+        let applicants_max = applicants::max(&shared.config);
         let mailbox = Arc::clone(&shared.mailboxes[index.0]);
         let post_to = Arc::clone(&mailbox);
         let admitted: Waker = Arc::new(move |token| {
@@ -262,6 +274,7 @@ impl Worker {
             index,
             acceptor: Acceptor::new(listeners, &poll)?,
             poll,
+            outages: Outages::new(shared.servers.len(), now),
             shared,
             counters,
             mailbox,
@@ -269,6 +282,7 @@ impl Worker {
             clients: Slots::new(),
             upstreams: Upstreams::new(),
             cancel_requests: CancelRequests::new(),
+            applicants: Applicants::new(applicants_max),
             idle_transactions: IdleTransactions::default(),
             definitions: Definitions::default(),
             follow_ups: FollowUps::default(),
@@ -307,12 +321,15 @@ impl Worker {
         }
         self.mailbox.awake();
         self.now = Instant::now();
+        self.lose_closed(events);
         for event in &*events {
             self.handle_event(event);
             self.follow_up();
         }
         self.lend_idle();
         self.handle_messages();
+        self.retry_openings();
+        self.follow_up();
         if self.now >= self.next_sweep {
             self.next_sweep = self.now + SWEEP_INTERVAL;
             self.sweep();
@@ -326,7 +343,8 @@ impl Worker {
     /// Returns how long the loop may sleep if nothing happens.
     fn time_to_sleep(&mut self) -> Duration {
         let until_sweep = self.next_sweep.saturating_duration_since(self.now);
-        match self.next_lending() {
+        let next = self.next_lending().into_iter().chain(self.outages.retry_at()).min();
+        match next {
             Some(at) => at.saturating_duration_since(Instant::now()).min(until_sweep),
             None => until_sweep,
         }
@@ -386,7 +404,10 @@ impl Worker {
                 Message::Accepted(stream) => self.add_client(stream),
                 Message::Cancel { key, requester } => self.cancel(&key, requester),
                 Message::CancelEnded { client } => self.remove_client(client),
+                Message::LookedUp { client, looked_up } => self.looked_up(client, looked_up),
+                Message::SystemUser { client, name } => self.system_user(client, name.as_deref()),
                 Message::Discounted(holder) => self.warn_of_overdue(&holder),
+                Message::ServerBack => self.outages.retry_by(Some(self.now)),
                 Message::Shutdown { deadline } => self.begin_shutdown(deadline),
             }
             self.follow_up();
@@ -418,8 +439,9 @@ impl Worker {
             stream.register(registry, Source::Client(slot).token())?;
             Ok(Client::new(stream, ClientKey::new(peer, index, slot)?, now))
         });
-        if let Err(error) = inserted {
-            tracing::warn!(%error, "a client is turned away");
+        match inserted {
+            Ok(client) => self.add_applicant(client),
+            Err(error) => tracing::warn!(%error, "a client is turned away"),
         }
     }
 
@@ -460,6 +482,8 @@ impl Worker {
     fn sweep(&mut self) {
         self.sweep_clients();
         self.sweep_upstreams();
+        self.sweep_rested();
+        self.sweep_outages();
         self.sweep_refused();
         self.sweep_cancel_requests();
         self.definitions.sweep();
@@ -503,6 +527,7 @@ impl Worker {
         for (counter, count) in counts {
             counter.store(count as u64, Ordering::Relaxed);
         }
+        self.publish_held();
     }
 
     /// Checks what has to hold between two events. With many connections it would take too long.
@@ -513,6 +538,7 @@ impl Worker {
         }
         self.upstreams.check();
         self.cancel_requests.check(&self.upstreams);
+        self.applicants.check(self.clients.iter().filter(|(_, it)| it.is_applicant).count());
         for (slot, client) in self.clients.iter() {
             let Some(upstream) = client.upstream() else { continue };
             let holder = self.upstreams.get(upstream).map(Upstream::client);

@@ -146,6 +146,7 @@ impl Worker {
     /// Makes a client leave its upstream connection, which is brought to rest or closed. It is
     /// `Closing` afterwards and gives back its ticket or permit.
     pub(super) fn leave_upstream(&mut self, slot: ClientSlot) {
+        self.forget_inquiry(slot);
         let closing = ClientState::Closing { since: self.now };
         let Some(client) = self.clients.get_mut(slot) else {
             return;
@@ -180,15 +181,22 @@ impl Worker {
         if let Some(permit) = server.permit_mut() {
             permit.resume(Instant::now());
         }
-        let is_quiet = server.session.replies.is_quiet();
+        let is_at_work = server.session.is_at_work();
         self.counters.clients_lost.fetch_add(1, Ordering::Relaxed);
-        if !is_quiet {
+        if is_at_work {
             self.cancel_upstream(slot, None);
         }
         if is_mid_message {
             // The server waits for the rest of a message that will never come, and would take a
             // polite Terminate for that.
             return self.remove_upstream(slot);
+        }
+        let mut flush = Vec::new();
+        if let Some(server) = self.upstreams.get_mut(slot) {
+            session::flush(&server.session, &mut flush);
+            if server.connection.send(&flush).is_err() {
+                return self.close_upstream(slot);
+            }
         }
         self.wind_up(slot);
         if let Some(server) = self.upstreams.get_mut(slot) {
@@ -303,7 +311,7 @@ impl Worker {
     }
 
     /// Fails a transaction of which nothing has reached the server.
-    fn cancel_waiting(&mut self, slot: ClientSlot) {
+    pub(super) fn cancel_waiting(&mut self, slot: ClientSlot) {
         let message = "canceling statement due to user request";
         self.refuse_transaction(slot, SqlState::QUERY_CANCELED, message);
     }
@@ -327,7 +335,7 @@ impl Worker {
             return self.tell(requester);
         };
         let pool = &self.upstreams[upstream.pool];
-        let connector = self.shared.connector(pool.key.database);
+        let connector = self.shared.connector(pool.key.database, upstream.peer.host);
         let server = self.shared.server(pool.server);
         let connect = || server.connect(upstream.peer, connector);
         let target = (CancelTarget::Backend(slot), key);

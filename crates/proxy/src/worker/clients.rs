@@ -155,7 +155,7 @@ impl Worker {
                 ClientState::LoggingIn { stage, .. } => match stage {
                     LoginStage::FirstPacket => self.first_packet(slot, &mut input),
                     LoginStage::Authenticating(..) => self.authenticate(slot, &mut input),
-                    LoginStage::AwaitingParameters(..) => Flow::Wait,
+                    LoginStage::LookingUp(..) | LoginStage::AwaitingParameters(..) => Flow::Wait,
                 },
                 ClientState::LoggedIn(client) => match client.transaction {
                     TransactionState::Idle { .. } => self.at_rest(slot, &mut input),
@@ -361,6 +361,7 @@ impl Worker {
             gate: (!pool.is_for_replication()).then(|| &self.shared.server(pool.server).gate),
             is_cancel_on_its_way: server.cancels > 0,
         };
+        let start = input.place();
         let mut gather = BatchOutput::new(input.bytes(), std::mem::take(&mut self.buffers.changed));
         let end = relay(
             input,
@@ -374,6 +375,19 @@ impl Worker {
             running.input = TransactionInput::Held;
         }
         let sent = server.connection.send(gather.bytes());
+        if sent.is_err() && !running.has_sent && server.connection.has_sent_none_of(gather.bytes())
+        {
+            // Not a byte has left, so that all of it may go elsewhere.
+            connection.passing = Missing::default();
+            account.session.statements.take_all_back();
+            input.go_back(start);
+            self.buffers.changed = gather.recycle();
+            if !self.put_back(upstream) {
+                self.upstream_readable(upstream, true);
+            }
+            return Flow::Wait;
+        }
+        running.has_sent |= !gather.bytes().is_empty();
         self.buffers.changed = gather.recycle();
         let own_parses = std::mem::take(&mut server.session.own_parses);
         if own_parses > 0 {
@@ -461,8 +475,9 @@ impl Worker {
             return;
         }
         if let Some(left_out) = self.endings.admit(self.now) {
-            let (user, code) = (client.user(), code.0);
-            tracing::info!(user, code, message, left_out, "client connection ended");
+            // A value of this name would be logged as it is, with the line ends of a user's name.
+            let (user, code, reason) = (client.user(), code.0, message);
+            tracing::info!(user, code, reason, left_out, "client connection ended");
         }
         self.leave_upstream(slot);
         let Some(client) = self.clients.get_mut(slot) else {
@@ -493,6 +508,9 @@ impl Worker {
     /// Removes a client that has left its upstream connection.
     pub(super) fn remove_client(&mut self, slot: ClientSlot) {
         let removed = self.clients.remove(slot);
+        if let Some(removed) = &removed {
+            self.applicant_gone(removed);
+        }
         debug_assert!(removed.is_none_or(|it| it.upstream().is_none()), "left behind");
     }
 }

@@ -46,7 +46,9 @@ impl Loop {
         let (mut polls, mailboxes) = crate::event_loops(1).unwrap();
         let shared = Arc::new(Shared {
             acceptor: None,
-            connectors: config.databases.iter().map(|_| None).collect(),
+            lookups: vec![None; config.databases.len()],
+            system_users: None,
+            connectors: config.databases.iter().map(|_| vec![None]).collect(),
             config,
             servers,
             server_of,
@@ -160,6 +162,48 @@ fn the_last_event_of_a_client_does_not_hit_the_one_that_takes_its_slot() {
     assert_eq!(now.index(), slot.index(), "the newcomer has the leaver's slot");
     assert_ne!(now, slot);
     assert_eq!(this.receive(&mut newcomer, b'Z'), Some(()), "the newcomer is logged in");
+}
+
+/// The server closes a connection while the proxy still prepares it for a client: nothing of the
+/// client's has been sent, so it gets another connection and learns of nothing.
+#[test]
+fn a_connection_that_dies_before_its_client_is_heard_is_replaced() {
+    let mut this = Loop::new("control = \"fixed:1\"");
+    let mut client = TcpStream::connect(this.address).unwrap();
+    client.set_nonblocking(true).unwrap();
+    let mut packet = Vec::new();
+    let parameters =
+        [(&b"user"[..], &b"u"[..]), (b"database", b"d"), (b"application_name", b"mine")];
+    encode_startup(&mut packet, parameters);
+    client.write_all(&packet).unwrap();
+    let stream = this.accept_upstream();
+    let mut first = Backend { stream, received: Vec::new(), status: None };
+    let mut received = Vec::new();
+    this.until(|_| {
+        assert!(first.answer());
+        read(&mut client, &mut received).unwrap();
+        tags(&received).contains(&b'Z').then_some(())
+    });
+    client.write_all(&message(4)).unwrap();
+    let mut settings = Vec::new();
+    this.until(|_| {
+        read(&mut first.stream, &mut settings).unwrap();
+        tags(&settings).contains(&tag::QUERY).then_some(())
+    });
+    let words = String::from_utf8_lossy(&settings).into_owned();
+    assert!(words.contains("application_name") && !words.contains("SELECT 1\0"), "{words}");
+    drop(first);
+
+    let stream = this.accept_upstream();
+    let mut second = Backend { stream, received: Vec::new(), status: None };
+    received.clear();
+    this.until(|_| {
+        assert!(second.answer());
+        read(&mut client, &mut received).unwrap();
+        (!received.is_empty()).then_some(())
+    });
+    assert_eq!(tags(&received), b"Z", "the answer and no error");
+    assert_eq!(this.worker.counters.transactions_put_back.load(Ordering::Relaxed), 1);
 }
 
 /// A token finds the connection it was made for, and none of another kind or generation.

@@ -35,36 +35,39 @@ impl Worker {
 
     /// Ends a client that takes too long to log in, or to take its last message.
     fn sweep_login_or_end(&mut self, slot: ClientSlot) {
+        let limit = self.login_limit(slot);
         let client = &self.clients[slot];
-        let common = self.shared.config.timeouts.client.login;
-        let limit = client.account().map_or(common, |account| account.timeouts.login);
         let age =
             client.login_or_end_since().map(|since| self.now.saturating_duration_since(since));
         if age.is_none_or(|age| age < limit) {
             return;
         }
-        let ClientState::LoggingIn { stage, .. } = &client.state else {
-            return self.remove_client(slot);
+        if matches!(client.state, ClientState::LoggingIn { .. }) {
+            self.end_late_login(slot);
+        } else {
+            self.remove_client(slot);
+        }
+    }
+
+    /// Returns how long the client may take to log in.
+    fn login_limit(&self, slot: ClientSlot) -> Duration {
+        let own = self.clients.get(slot).and_then(Client::timeouts).map(|own| own.login);
+        own.unwrap_or(self.shared.config.timeouts.client.login)
+    }
+
+    /// Returns the words for a client whose login has taken too long, and what was awaited of it.
+    pub(super) fn late_login_words(&self, slot: ClientSlot) -> String {
+        let awaited = match self.clients.get(slot).map(|client| &client.state) {
+            Some(ClientState::LoggingIn { stage: LoginStage::FirstPacket, .. }) => {
+                ": the client's start-up packet was awaited"
+            }
+            Some(ClientState::LoggingIn { stage: LoginStage::Authenticating(..), .. }) => {
+                ": the client's proof of who it is was awaited"
+            }
+            _ => "",
         };
-        let bound = ShownBound("login", limit);
-        let (code, awaited) = match stage {
-            LoginStage::FirstPacket => {
-                (SqlState::PROTOCOL_VIOLATION, "the client's start-up packet".to_owned())
-            }
-            LoginStage::Authenticating(..) => {
-                (SqlState::PROTOCOL_VIOLATION, "the client's proof of who it is".to_owned())
-            }
-            LoginStage::AwaitingParameters(account, _) => {
-                let server = self.upstreams[account.pool].server;
-                let server = &self.shared.server(server).address;
-                (SqlState::CONNECTION_FAILURE, format!("a connection to the server at {server}"))
-            }
-        };
-        let message = format!(
-            "the login was not completed within the login timeout ({bound}): \
-                     {awaited} was awaited"
-        );
-        self.refuse_login(slot, code, &message);
+        let bound = ShownBound("login", self.login_limit(slot));
+        format!("login was not completed within the login timeout ({bound}){awaited}")
     }
 
     /// Returns what to tell a client that has sent a part of a message and nothing since.

@@ -185,9 +185,13 @@ impl Worker {
             return self.start(slot, own, permit);
         }
         let pool = client.account.pool;
-        if let Some(upstream) = self.upstreams.take_idle(pool) {
+        if let Some(upstream) = self.take_rested(pool) {
             return self.lend(slot, upstream, permit);
         }
+        let Some(client) = self.clients[slot].logged_in_mut() else {
+            debug_assert!(false, "looking at idle connections ends no client");
+            return;
+        };
         client.transaction = TransactionState::AwaitingUpstream(permit);
         self.upstreams[pool].waiting.push_back(slot);
         self.open_for_waiting(pool);
@@ -386,6 +390,10 @@ impl Worker {
         }
         if self.stopping.is_some() {
             return self.close_upstream(upstream);
+        }
+        if !self.leads_where_it_should(upstream) {
+            self.close_upstream(upstream);
+            return self.open_missing(pool);
         }
         while let Some(waiter) = self.upstreams[pool].waiting.pop_front() {
             let Some(transaction) =

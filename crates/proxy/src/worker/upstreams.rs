@@ -9,6 +9,7 @@ use tidegate_wire::{Malformed, backend::tag, frontend, startup};
 use crate::client::{Client, ClientSlot};
 use crate::config::PoolMode;
 use crate::handshake::{Progress, UpstreamError};
+use crate::hosts::{self, Opening};
 use crate::net::{BatchOutput, Connection, ReadOutcome};
 use crate::replies::Verdict;
 use crate::session::{self, ClientSession};
@@ -35,6 +36,8 @@ struct Relayed {
     ready: bool,
     /// A query of the proxy's own was answered.
     own_ready: bool,
+    /// An error on a connection that no client holds: the server is about to close it.
+    last_words: bool,
     /// What the proxy has refused.
     refused: Kinds,
 }
@@ -76,22 +79,27 @@ impl Worker {
     }
 
     /// Opens connections for clients of session mode, a bounded number at a time.
-    fn open_for_sessions(&mut self) {
+    pub(super) fn open_for_sessions(&mut self) {
         while let Some(waiter) = self.upstreams.next_for_session() {
             // A client that has gone, or was told that it takes too long, needs none.
             let waits = self.clients.get(waiter).and_then(Client::awaiting_parameters);
             let Some(pool) = waits.map(|account| account.pool) else { continue };
             match self.open(pool, Some(waiter)) {
-                Ok(upstream) => self.clients[waiter].set_own_upstream(upstream),
-                Err(error) => self.refuse_login_without_server(waiter, pool, &error),
+                Ok(Some(upstream)) => self.clients[waiter].set_own_upstream(upstream),
+                Ok(None) => self.hold_session(pool, waiter),
+                Err(error) => self.opening_failed(pool, Some(waiter), &error),
             }
         }
     }
 
-    /// Opens one more connection of a pool.
-    fn open_pooled(&mut self, pool: PoolIndex) {
-        if let Err(error) = self.open(pool, None) {
-            self.opening_failed(pool, None, &error);
+    /// Opens one more connection of a pool. Returns whether one is being opened now.
+    pub(super) fn open_pooled(&mut self, pool: PoolIndex) -> bool {
+        match self.open(pool, None) {
+            Ok(opened) => opened.is_some(),
+            Err(error) => {
+                self.opening_failed(pool, None, &error);
+                false
+            }
         }
     }
 
@@ -99,26 +107,44 @@ impl Worker {
     /// quarantine is expected: the server that has to end its quarantine has to accept a new
     /// connection too.
     pub(super) fn open_for_waiting(&mut self, pool: PoolIndex) {
-        let is_quarantined = |it: &Upstream| matches!(it.state(), UpstreamState::Quarantined);
-        let expected = self.upstreams[pool].opening() + self.upstreams.count(pool, is_quarantined);
+        let withheld = self.upstreams.count(pool, Upstream::is_withheld);
+        let expected = self.upstreams[pool].opening() + withheld;
         if expected < self.upstreams[pool].waiting.len() {
             self.open_pooled(pool);
         }
     }
 
+    /// Begins to open a connection. Returns `None` if this is not the time for an attempt to reach
+    /// the server: when it comes, all connections are opened that are missing then.
     fn open(
         &mut self,
         pool: PoolIndex,
         client: Option<ClientSlot>,
-    ) -> Result<UpstreamSlot, UpstreamError> {
-        let server = self.shared.server(self.upstreams[pool].server);
-        let connector = self.shared.connector(self.upstreams[pool].key.database);
+    ) -> Result<Option<UpstreamSlot>, UpstreamError> {
+        let (index, database) = (self.upstreams[pool].server, self.upstreams[pool].key.database);
+        let server = self.shared.server(index);
+        let attempt = match server.hosts.begin(self.now) {
+            Opening::Now(attempt) => attempt,
+            Opening::Later(at) => {
+                self.outages.retry_by(at);
+                return Ok(None);
+            }
+        };
+        let peer = attempt.peer();
+        let server = (server, peer, self.shared.connector(database, peer.host));
         let token = |slot| Source::Upstream(slot).token();
         let registry = self.poll.registry();
-        let slot =
-            self.upstreams.open(pool, client, (server, connector), (registry, token), self.now)?;
-        self.counters.upstream_connects.fetch_add(1, Ordering::Relaxed);
-        Ok(slot)
+        match self.upstreams.open(pool, client, server, (registry, token), self.now) {
+            Ok(slot) => {
+                self.upstreams[slot].attempt = Some(attempt);
+                self.counters.upstream_connects.fetch_add(1, Ordering::Relaxed);
+                Ok(Some(slot))
+            }
+            Err(error) => {
+                self.end_attempt(Some(attempt), &error);
+                Err(error)
+            }
+        }
     }
 
     pub(super) fn upstream_writable(&mut self, slot: UpstreamSlot) {
@@ -214,7 +240,8 @@ impl Worker {
         let mut input = Input::new(Side::Server, bytes);
         let is_opening = |this: &Worker| this.upstreams.get(slot).map(Upstream::is_opening);
         if is_opening(self) == Some(true) {
-            match self.login_messages(slot, &mut input) {
+            let progress = self.login_messages(slot, &mut input);
+            match progress.and_then(|progress| self.check_role(slot, progress)) {
                 Ok(Progress::Continues) => {}
                 Ok(Progress::Ready) => self.logged_in(slot),
                 Err(error) => self.lose_upstream(slot, &error),
@@ -280,6 +307,7 @@ impl Worker {
         }
         self.upstreams[pool].parameters = Some(parameters);
         self.release_upstream(slot);
+        self.open_missing(pool);
     }
 
     /// Tells those that wait for a connection why there is none.
@@ -290,6 +318,9 @@ impl Worker {
         error: &UpstreamError,
     ) {
         self.counters.upstream_connect_failures.fetch_add(1, Ordering::Relaxed);
+        if hosts::may_pass(error) {
+            return self.hold(pool, client);
+        }
         if let Some(client) = client {
             return self.refuse_login_without_server(client, pool, error);
         }
@@ -322,7 +353,7 @@ impl Worker {
         match error {
             UpstreamError::Refused { code, message } => (code.clone(), message.clone()),
             other => (
-                SqlState::CONNECTION_FAILURE.0.to_owned(),
+                hosts::sql_state(other).to_owned(),
                 format!("cannot use the database server at {server}: {other}"),
             ),
         }
@@ -340,11 +371,16 @@ impl Worker {
         }
         if let Some(client) = client
             && !gather.bytes().is_empty()
+            // To a client that has sent nothing the connection is unknown, and replaced if it ends.
+            && self.clients.get(client).is_some_and(|it| it.unsent().is_none())
         {
             self.send_to_client(client, gather.bytes());
         }
         self.buffers.changed = gather.recycle();
         match relayed {
+            Ok(Relayed { last_words: true, .. }) => {
+                self.lose_upstream(slot, &UpstreamError::Closed);
+            }
             Ok(relayed) => self.after_relay(slot, &relayed),
             Err(violation) => {
                 tracing::warn!(%violation, "closing an upstream connection");
@@ -361,23 +397,31 @@ impl Worker {
             // Not only at the end: a COPY may ask for data, which no client will send.
             UpstreamState::Abandoned(_) => self.wind_up(slot),
             UpstreamState::Lent { .. } if relayed.ready => self.ready_for_query(slot),
+            UpstreamState::Checking if relayed.ready => self.release_upstream(slot),
             UpstreamState::Lent { .. } if relayed.own_ready => self.own_query_answered(slot),
             _ => {}
         }
     }
 
     /// Tells those that depend on a connection that it is gone, or of no use.
-    fn lose_upstream(&mut self, slot: UpstreamSlot, error: &UpstreamError) {
-        let Some(server) = self.upstreams.get(slot) else {
+    pub(super) fn lose_upstream(&mut self, slot: UpstreamSlot, error: &UpstreamError) {
+        let Some(server) = self.upstreams.get_mut(slot) else {
             return;
         };
         let (pool, client, is_opening) = (server.pool, server.client(), server.is_opening());
         let is_told = server.session.is_ending;
-        self.remove_upstream(slot);
         if is_opening {
+            let attempt = server.attempt.take();
+            self.remove_upstream(slot);
+            self.end_attempt(attempt, error);
             self.opening_failed(pool, client, error);
             return self.open_for_sessions();
         }
+        self.suspect_others(slot);
+        if self.put_back(slot) {
+            return;
+        }
+        self.remove_upstream(slot);
         if let Some(client) = client {
             if is_told {
                 return self.close_client(client);
@@ -405,7 +449,7 @@ impl Worker {
         let Some(removed) = self.upstreams.remove(slot) else {
             return;
         };
-        if matches!(removed.state(), UpstreamState::Quarantined) && self.stopping.is_none() {
+        if removed.is_withheld() && self.stopping.is_none() {
             self.open_for_waiting(removed.pool);
         }
     }
@@ -427,6 +471,7 @@ impl Worker {
                     self.lose_upstream(slot, &UpstreamError::NotReadyInTime { bound, to });
                 }
                 UpstreamState::Idle if age >= timeouts.server_idle => self.close_upstream(slot),
+                UpstreamState::Checking if age >= timeouts.health_check => self.fail_check(slot),
                 UpstreamState::Abandoned(_) if age >= timeouts.abandoned => {
                     tracing::warn!("an abandoned transaction did not end; closing its connection");
                     self.remove_upstream(slot);
@@ -445,6 +490,7 @@ fn relay(
     out: &mut BatchOutput<'_>,
 ) -> Result<Relayed, ServerViolation> {
     let is_at_rest = server.is_at_rest();
+    let is_checked = matches!(server.state(), UpstreamState::Checking);
     let mut relayed = Relayed::default();
     while !input.is_empty() {
         let passing = &mut server.connection.passing;
@@ -487,6 +533,7 @@ fn relay(
             relayed.refused = relayed.refused.union(kinds);
         }
         session::answer_for_proxy(client.as_deref_mut(), &mut server.session, out);
+        relayed.last_words |= tag == tag::ERROR && (is_at_rest || is_checked);
         if tag == tag::READY_FOR_QUERY {
             relayed.own_ready |= is_own;
             relayed.ready |= !is_own;

@@ -7,20 +7,25 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 mod admission;
+mod applicants;
+mod auth_query;
 mod bad_input;
 mod cancels;
 mod churn;
 mod differential;
 mod faults;
 mod goal;
+mod hba;
 mod holders;
 mod journal;
 mod load;
 mod logins;
 mod observe;
+mod outages;
 mod peers;
 mod protocol;
 mod replication;
+mod seeded;
 mod session_model;
 mod session_state;
 mod sessions;
