@@ -393,7 +393,17 @@ impl Worker {
         if own_parses > 0 {
             self.counters.statements_prepared.fetch_add(own_parses, Ordering::Relaxed);
         }
-        if sent.is_err() {
+        self.after_relay_to_server((slot, upstream), sent.is_ok(), end)
+    }
+
+    /// Does what follows from a client's messages once they have been sent on.
+    fn after_relay_to_server(
+        &mut self,
+        (slot, upstream): (ClientSlot, UpstreamSlot),
+        is_sent: bool,
+        end: End,
+    ) -> Flow {
+        if !is_sent {
             // Reading tells why, and may bring the server's last words.
             self.upstream_readable(upstream, true);
             return Flow::Wait;
