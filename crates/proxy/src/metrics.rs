@@ -94,6 +94,8 @@ worker_counters! {
         "Checks of upstream connections that were not answered.";
     cancel_requests: Counter, "tidegate_cancel_requests_total",
         "Cancel requests received.";
+    cancel_requests_forwarded: Counter, "tidegate_cancel_requests_forwarded_total",
+        "Cancel requests forwarded to other instances.";
     clients_lost: Counter, "tidegate_clients_lost_total",
         "Clients that vanished inside a transaction.";
     clients_pinned: Gauge, "tidegate_clients_pinned",

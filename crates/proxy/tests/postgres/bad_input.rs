@@ -222,7 +222,7 @@ fn what_is_not_offered_is_declined() {
             wire.run(&[extended("SELECT 1"), SYNC.to_vec()].concat()).chars().last(),
             Some(')')
         );
-        let mut replication = Wire::attempt(proxy.address, &[("replication", "database")]);
-        assert_eq!(replication.login.pop().unwrap().code(), "0A000");
+        let mut replication = Wire::attempt(proxy.address, &[("replication", "perhaps")]);
+        assert_eq!(replication.login.pop().unwrap().code(), "22023");
     }
 }
