@@ -85,11 +85,7 @@ worker_counters! {
     logins_held: Gauge, "tidegate_logins_held",
         "Clients whose login waits for an upstream connection.";
     transactions_put_back: Counter, "tidegate_transactions_put_back_total",
-<<<<<<< HEAD
         "Transactions that got another upstream connection: theirs died before they sent anything.";
-=======
-        "Transactions given another upstream connection: theirs died before anything was sent.";
->>>>>>> df4fb3c9758012bfaa64b9f6857efd51a368c236
     transactions_given_up: Counter, "tidegate_transactions_given_up_total",
         "Transactions and logins that failed because the server could not be reached for too long.";
     health_checks: Counter, "tidegate_health_checks_total",
