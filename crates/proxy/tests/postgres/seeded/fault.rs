@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_control::SplitMix64;
 use tidegate_subject::postgres::Postgres;
 use tidegate_wire::backend::tag;
-use tidegate_wire::startup::{CancelKey, encode_ssl_request};
+use tidegate_wire::startup::encode_ssl_request;
 
 use super::child::Child;
 use super::load::Load;
