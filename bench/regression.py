@@ -32,7 +32,7 @@ WAYS = {
 }
 RUN_LIMIT_S = 1200
 STEP_LIMIT_S = 300
-RESULT = re.compile(r"^(?:test|\s+) *(\w+) +\.\.\. +(ok|FAILED|failed)", re.MULTILINE)
+RESULT = re.compile(r"^(?:test|\s+) *([\w.]+) +\.\.\. +(ok|FAILED|failed)", re.MULTILINE)
 
 
 def arguments():

@@ -171,9 +171,14 @@ def copy_abort():
 
 @check
 def cancel():
-    with subprocess.Popen([*PSQL, "-c", "SELECT pg_sleep(30)"], text=True,
+    # Another session waits until it runs.
+    marked = "SELECT pg_sleep(30) /* to be cancelled */"
+    running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = '{}';\n"
+    with subprocess.Popen([*PSQL, "-c", marked], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        time.sleep(0.5)
+        deadline = time.monotonic() + BOUND_S
+        while psql(running.format(marked)).strip() != "1" and time.monotonic() < deadline:
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=BOUND_S)
     equal(errors, "Cancel request sent\nERROR:  canceling statement due to user request\n")
@@ -267,8 +272,8 @@ def service_programs():
 
 
 def pgbench(protocol, *options):
-    """Run pgbench for a second without an error or a failed transaction."""
-    code, output, errors = command("pgbench", "-n", "-M", protocol, "-T", "1", *options)
+    """Run some transactions of pgbench without an error or a failed transaction."""
+    code, output, errors = command("pgbench", "-n", "-M", protocol, "-t", "20", *options)
     equal((code, [line for line in errors.splitlines() if not line.startswith("pgbench (")]),
           (0, []))
     count = re.search(r"actually processed: (\d+)", output)

@@ -57,8 +57,9 @@ pub mod defaults {
     /// Data disks of the server.
     pub const DISKS: u32 = 1;
     /// Looks a user up whose password has not expired. A view of those who may log in.
-    pub const AUTH_QUERY: &str = "SELECT usename, CASE WHEN valuntil < pg_catalog.now() THEN NULL ELSE passwd END \
-         FROM pg_catalog.pg_shadow WHERE usename = $1";
+    pub const AUTH_QUERY: &str = "SELECT usename, \
+        CASE WHEN valuntil < pg_catalog.now() THEN NULL ELSE passwd END \
+        FROM pg_catalog.pg_shadow WHERE usename = $1";
     /// A server is not watched, because that takes one of its connections and a user.
     pub const WATCH: bool = false;
     /// Transactions that may wait for one server.

@@ -36,10 +36,10 @@
 //! (that there are not too many of them, and inquiries about them), `clients`
 //! (a client's messages), `transactions` (from the request of a permit to its return), `upstreams`
 //! (opening connections, a server's messages), `cancels` (transactions whose client has gone, and
-//! cancel requests), `session_state` (what clients of transaction mode leave behind), `outages` (what
-//! waits while a server cannot be reached), `rested` (whether idle connections can still be lent),
-//! `overdue` (warnings of transactions that no longer count) and `timeouts` (clients that take too
-//! long).
+//! cancel requests), `session_state` (what clients of transaction mode leave behind), `outages`
+//! (what waits while a server cannot be reached), `rested` (whether idle connections can still be
+//! lent), `overdue` (warnings of transactions that no longer count) and `timeouts` (clients that
+//! take too long).
 
 mod applicants;
 mod cancels;

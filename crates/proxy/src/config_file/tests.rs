@@ -239,7 +239,7 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
         ("threads = 0", "expected a nonzero"),
         ("threads = \"many\"", "expected a nonzero"),
         ("waiting_max = -1", "expected a nonzero"),
-        ("auth = \"ldap\"", "trust, md5, scram-sha-256 or cert"),
+        ("auth = \"ldap\"", "trust, md5, scram-sha-256, cert or hba"),
         ("timeouts.login = \"15\"", "with its unit, as in 30s or 500ms"),
         ("timeouts.login = \"0s\"", "above zero"),
         ("timeouts.login = 15", "15 has no unit: write \"15s\" for seconds"),

@@ -34,7 +34,7 @@ const PASSWORD_MAX: usize = 10_000;
 /// Why a login is refused: for the metrics, and the code and the words for the client.
 type Refusal = (LoginFailure, SqlState<'static>, String);
 
-fn refusal(error: LoginError) -> Refusal {
+fn refusal(error: &LoginError) -> Refusal {
     (error.failure(), error.sql_state(), error.to_string())
 }
 
@@ -170,7 +170,8 @@ impl Worker {
             Demand::Password(method) => self.find_user(slot, applicant, method, out),
             Demand::SystemUser { map } => {
                 let inquiry = Inquiry::SystemUser { map };
-                self.find_system_user(slot, applicant, inquiry, &out).map_err(refusal)?;
+                self.find_system_user(slot, applicant, inquiry, &out)
+                    .map_err(|error| refusal(&error))?;
             }
         }
         Ok(())
@@ -208,7 +209,7 @@ impl Worker {
         };
         let config = &self.shared.config;
         let demand = login::demand(config.authentication, config.hba.as_ref(), &request, proof)
-            .map_err(refusal)?;
+            .map_err(|error| refusal(&error))?;
         let (database, entry) = self.shared.database(&name).ok_or_else(|| {
             let message = format!("database \"{name}\" is not configured here");
             (LoginFailure::Database, SqlState::INVALID_CATALOG_NAME, message)
