@@ -381,7 +381,7 @@ impl Translation<'_, '_> {
             return self.pass_malformed(message, ExpectedReply::ParseTaken);
         };
         if let Some(existing) = self.statements.get(parse.name).cloned() {
-            self.parse_again(&existing);
+            self.parse_again(&existing, parse.definition);
             return Ok(());
         }
         if self.statements.is_full() {
@@ -494,12 +494,11 @@ impl Translation<'_, '_> {
         self.server.replies.sent(ExpectedReply::RefusedParse(refused));
     }
 
-    /// The name is taken: the server itself says so when it sees its own name a second time.
-    fn parse_again(&mut self, existing: &Statement) {
+    /// The name is taken: the server itself says so when it sees its own name a second time, unless
+    /// it has more to say against the text.
+    fn parse_again(&mut self, existing: &Statement, definition: &[u8]) {
         self.ensure_prepared(existing);
-        // The text does not matter; the one of a long statement is not known.
-        let text = existing.definition.as_deref().unwrap_or(b"\0\0\0");
-        frontend::encode_parse(self.out.spill(), &existing.server_name, text);
+        frontend::encode_parse(self.out.spill(), &existing.server_name, definition);
         self.server.replies.sent(ExpectedReply::ParseTaken);
     }
 

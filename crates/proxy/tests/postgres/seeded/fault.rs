@@ -373,8 +373,8 @@ impl<'a> World<'a> {
     fn cancel_nothing(&self, is_known: bool) -> Result<(), Failure> {
         let mut talk = self.target.connect()?;
         let mut key = talk.key.clone();
-        if let Some(byte) = key.secret.first_mut().filter(|_| !is_known) {
-            *byte ^= 1;
+        if !is_known {
+            key.secret[0] ^= 1;
         }
         cancel(self.target.address, &key)?;
         let token = self.load.token();
