@@ -224,8 +224,8 @@ def document(runs, known, _notes):
     blocks = ["# PostgreSQL's regression tests, directly and through Tidegate",
               "\n".join(f"- {name}: {text}" for name, text in known.items()),
               table(["how", "passed", "time"], rows), "## What does not pass"]
-    blocks.append(table(["test", "how", "first line that differs (the last way's)", "reason"], failed)
-                  if failed else "Nothing.")
+    columns = ["test", "how", "first line that differs (the last way's)", "reason"]
+    blocks.append(table(columns, failed) if failed else "Nothing.")
     return "\n\n".join(blocks) + "\n"
 
 

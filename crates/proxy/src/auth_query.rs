@@ -420,11 +420,14 @@ impl Asker {
     fn run(&mut self) {
         loop {
             match self.lookups.next() {
-                Next::Ask(name) => {
-                    if self.answer(name).is_err() {
+                Next::Ask(name) => match self.answer(name) {
+                    Ok(()) => {}
+                    Err(SessionEnd::Stopped) => return self.leave(),
+                    Err(SessionEnd::Failed(error)) => {
+                        tracing::error!(%error, "users are looked up no more: cannot wait");
                         return;
                     }
-                }
+                },
                 Next::Rest => self.leave(),
                 Next::Stop => return self.leave(),
             }
@@ -471,7 +474,8 @@ impl Asker {
         }
         let is_of_server = matches!(error, LookUpError::Server(_));
         if error.may_pass() {
-            self.lookups.lock().queue.push_front(name);
+            // Behind the others, in case it is this name that the query fails for.
+            self.lookups.lock().queue.push_back(name);
         } else {
             let waiting = self.lookups.take_waiting((!is_of_server).then_some(&*name));
             self.tell(waiting, &Err(trouble));

@@ -14,12 +14,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tidegate_gate::{Class, Permit, Ticket};
-use tidegate_wire::startup::CancelKey;
 
+use crate::cancel_key::ClientKey;
 use crate::login::{Exchange, PasswordMethod};
 use crate::net::{Connection, Stream};
 use crate::session::ClientSession;
 use crate::slots::{PoolIndex, Slot, WorkerIndex};
+use crate::timeouts::ClientTimeouts;
 use crate::upstream::{PoolKey, UpstreamSlot};
 
 /// Names a client of an event loop.
@@ -39,6 +40,8 @@ pub(crate) struct Applicant {
     pub(crate) class: Class,
     /// The pool that it will use, which need not exist.
     pub(crate) key: PoolKey,
+    /// How long it may take.
+    pub(crate) timeouts: ClientTimeouts,
     pub(crate) session: ClientSession,
 }
 
@@ -57,6 +60,8 @@ pub(crate) enum Inquiry {
 pub(crate) struct Account {
     pub(crate) user: Box<str>,
     pub(crate) class: Class,
+    /// How long it may take.
+    pub(crate) timeouts: ClientTimeouts,
     pub(crate) pool: PoolIndex,
     pub(crate) session: ClientSession,
 }
@@ -89,6 +94,8 @@ pub(crate) enum TransactionInput {
 #[derive(Debug)]
 pub(crate) struct RunningTransaction {
     pub(crate) upstream: UpstreamSlot,
+    /// When its first message went to the server.
+    pub(crate) since: Instant,
     pub(crate) input: TransactionInput,
     /// A cancel request that is sent on as soon as the held input is.
     pub(crate) cancel_when_sent: Option<Requester>,
@@ -139,21 +146,27 @@ pub(crate) enum ClientState {
 /// A client, from accept to close.
 pub(crate) struct Client {
     pub(crate) connection: Connection,
-    pub(crate) key: CancelKey,
+    pub(crate) key: ClientKey,
     pub(crate) state: ClientState,
     /// Since when the rest of a message is awaited.
     pub(crate) mid_message_since: Option<Instant>,
+    /// Bytes have come from it since the last sweep.
+    pub(crate) has_moved: bool,
+    /// Since when sweeps have found it idle outside a transaction.
+    idle_since: Option<Instant>,
     /// It has not proved who it is, and counts among those who have not.
     pub(crate) is_applicant: bool,
 }
 
 impl Client {
-    pub(crate) fn new(stream: Stream, key: CancelKey, now: Instant) -> Client {
+    pub(crate) fn new(stream: Stream, key: ClientKey, now: Instant) -> Client {
         Client {
             connection: Connection::new(stream),
             key,
             state: ClientState::LoggingIn { since: now, stage: LoginStage::FirstPacket },
             mid_message_since: None,
+            has_moved: false,
+            idle_since: None,
             is_applicant: true,
         }
     }
@@ -290,6 +303,18 @@ impl Client {
         }
     }
 
+    /// Returns how long it may take, once it has said who it is.
+    pub(crate) fn timeouts(&self) -> Option<&ClientTimeouts> {
+        match &self.state {
+            ClientState::LoggingIn {
+                stage:
+                    LoginStage::LookingUp(applicant, _) | LoginStage::Authenticating(applicant, _),
+                ..
+            } => Some(&applicant.timeouts),
+            _ => self.account().map(|account| &account.timeouts),
+        }
+    }
+
     /// Returns the name of the user that the client says it is, for a log; empty while it has said
     /// none.
     pub(crate) fn user(&self) -> &str {
@@ -334,9 +359,10 @@ impl Client {
     }
 
     /// Begins to run on an upstream connection.
-    pub(crate) fn run_on(&mut self, upstream: UpstreamSlot) {
+    pub(crate) fn run_on(&mut self, upstream: UpstreamSlot, now: Instant) {
         self.set_transaction(TransactionState::Running(RunningTransaction {
             upstream,
+            since: now,
             input: TransactionInput::Flowing,
             cancel_when_sent: None,
             has_sent: false,
@@ -388,6 +414,17 @@ impl Client {
             TransactionInput::IdleSince(since) => Some(since),
             TransactionInput::Flowing | TransactionInput::Held => None,
         }
+    }
+
+    /// Notes whether it is idle outside a transaction, and returns since when. Each sweep asks, so
+    /// that a client's messages need not look at the clock.
+    pub(crate) fn note_idleness(&mut self, now: Instant) -> Option<Instant> {
+        let is_idle = matches!(self.transaction(), Some(TransactionState::Idle { is_held: false }))
+            && !self.connection.has_unsent();
+        let has_moved = std::mem::take(&mut self.has_moved);
+        let since = if has_moved { now } else { self.idle_since.unwrap_or(now) };
+        self.idle_since = is_idle.then_some(since);
+        self.idle_since
     }
 
     /// Returns since when its login, or the end of its connection, is awaited.

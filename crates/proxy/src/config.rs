@@ -1,5 +1,6 @@
 //! The proxy's configuration in its checked form.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -8,8 +9,11 @@ use std::time::Duration;
 pub use tidegate_gate::Control;
 
 use crate::hba::Hba;
+use crate::timeouts::ClientTimeoutsSection;
 use crate::users::Users;
 
+pub use crate::peers::Peers;
+pub use crate::timeouts::ClientTimeouts;
 pub use crate::tls::settings::{
     ChannelBindingMode, ClientTls, Negotiation, RootCertificates, ServerTls, SslMode, TlsVersion,
 };
@@ -137,6 +141,8 @@ pub struct Database {
     pub server_password: Option<String>,
     /// Transaction or session pooling.
     pub mode: PoolMode,
+    /// How long its clients may take.
+    pub timeouts: ClientTimeouts,
     /// What becomes of session state that cannot follow a client.
     pub session_state: SessionStatePolicy,
     /// When session state is looked for.
@@ -190,14 +196,10 @@ pub enum ClientAuthentication {
 /// How long the proxy waits, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the connection's start until the client is logged in.
-    pub login: Duration,
+    /// For clients, where neither their user nor their database has a bound of its own.
+    pub client: ClientTimeouts,
     /// For the rest of a message whose beginning has arrived.
     pub message: Duration,
-    /// In the queue; `None` waits as long as it takes.
-    pub queue: Option<Duration>,
-    /// For the next command of an open transaction; `None` waits as long as it takes.
-    pub idle_in_transaction: Option<Duration>,
     /// Until an upstream connection is established and authenticated.
     pub connect: Duration,
     /// For the end of a transaction whose client has gone, after its cancel request.
@@ -228,6 +230,13 @@ pub struct HighPriority {
     pub applications: Vec<String>,
 }
 
+/// What is said of one user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserSettings {
+    /// The user's own bounds, which go before those of a database.
+    pub timeouts: ClientTimeoutsSection,
+}
+
 /// Everything the proxy is told.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -245,6 +254,10 @@ pub struct Config {
     pub client_tls: Option<ClientTls>,
     /// The user file's contents.
     pub users: Users,
+    /// The instances that share clients with this one.
+    pub peers: Peers,
+    /// What is said of single users, by the name that clients give.
+    pub user_settings: HashMap<String, UserSettings>,
     /// The HBA file's contents, where clients prove who they are as it says.
     pub hba: Option<Hba>,
     /// Connections that have not logged in, at most; `None` is derived from the number of files

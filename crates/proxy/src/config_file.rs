@@ -14,11 +14,13 @@ use tidegate_control::{Algorithm, Bounds, BoundsError, ControlChoice, Mpl, Resou
 use tidegate_gate::ClassGoal;
 
 use crate::config::{
-    AuthQuery, ClientAuthentication, ClientTls, Config, Control, Database, HighPriority,
-    ListenAddress, PoolMode, ServerHosts, SessionStateCheck, SessionStatePolicy, SslMode, Timeouts,
-    TlsVersion, WatchLogin,
+    AuthQuery, ClientAuthentication, ClientTimeouts, ClientTls, Config, Control, Database,
+    HighPriority, ListenAddress, PoolMode, ServerHosts, SessionStateCheck, SessionStatePolicy,
+    SslMode, Timeouts, TlsVersion, UserSettings, WatchLogin,
 };
 use crate::hba::{Hba, HbaError};
+pub use crate::peers::{PeersError, PeersSection};
+pub use crate::timeouts::ClientTimeoutsSection;
 pub use crate::upstream_url::UpstreamUrl;
 use crate::users::{Users, UsersError};
 
@@ -35,7 +37,7 @@ pub mod defaults {
 
     use tidegate_control::Algorithm;
 
-    use crate::config::{PoolMode, Timeouts};
+    use crate::config::{ClientTimeouts, PoolMode, Timeouts};
 
     /// Where clients connect.
     pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6432);
@@ -55,8 +57,9 @@ pub mod defaults {
     /// Data disks of the server.
     pub const DISKS: u32 = 1;
     /// Looks a user up whose password has not expired. A view of those who may log in.
-    pub const AUTH_QUERY: &str = "SELECT usename, CASE WHEN valuntil < pg_catalog.now() THEN NULL ELSE passwd END \
-         FROM pg_catalog.pg_shadow WHERE usename = $1";
+    pub const AUTH_QUERY: &str = "SELECT usename, \
+        CASE WHEN valuntil < pg_catalog.now() THEN NULL ELSE passwd END \
+        FROM pg_catalog.pg_shadow WHERE usename = $1";
     /// A server is not watched, because that takes one of its connections and a user.
     pub const WATCH: bool = false;
     /// Transactions that may wait for one server.
@@ -67,10 +70,15 @@ pub mod defaults {
     pub const SEED: u64 = 1;
     /// Waiting times.
     pub const TIMEOUTS: Timeouts = Timeouts {
-        login: Duration::from_secs(15),
+        client: ClientTimeouts {
+            login: Duration::from_secs(15),
+            queue: Some(Duration::from_secs(120)),
+            // Half the time in the queue: who waits behind idle transactions still gets their turn.
+            idle_in_transaction: Some(Duration::from_secs(60)),
+            client_idle: None,
+            transaction: None,
+        },
         message: Duration::from_secs(30),
-        queue: Some(Duration::from_secs(120)),
-        idle_in_transaction: None,
         connect: Duration::from_secs(5),
         abandoned: Duration::from_secs(5),
         server_idle: Duration::from_secs(60),
@@ -119,6 +127,10 @@ pub struct ConfigFile {
     pub timeouts: TimeoutsSection,
     /// Whose transactions go first.
     pub high_priority: HighPrioritySection,
+    /// The instances that share clients with this one.
+    pub peers: PeersSection,
+    /// What is said of single users, by the name that clients give.
+    pub users: BTreeMap<String, UserSection>,
     /// The databases by the name clients use; `*` serves every other name.
     pub databases: BTreeMap<String, DatabaseSection>,
 }
@@ -132,6 +144,8 @@ pub struct TimeoutsSection {
     pub message: Option<Period>,
     pub queue: Option<OptionalPeriod>,
     pub idle_in_transaction: Option<OptionalPeriod>,
+    pub client_idle: Option<OptionalPeriod>,
+    pub transaction: Option<OptionalPeriod>,
     pub connect: Option<Period>,
     pub abandoned: Option<Period>,
     pub server_idle: Option<Period>,
@@ -140,6 +154,14 @@ pub struct TimeoutsSection {
     pub health_check: Option<Period>,
     pub unreachable: Option<OptionalPeriod>,
     pub shutdown_grace: Option<Period>,
+}
+
+/// A section `[users.NAME]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UserSection {
+    /// The user's own bounds.
+    pub timeouts: ClientTimeoutsSection,
 }
 
 /// The section `[client_tls]`; see [`ClientTls`].
@@ -172,6 +194,9 @@ pub struct DatabaseSection {
     pub upstream: UpstreamUrl,
     /// Transaction or session pooling.
     pub mode: Option<PoolMode>,
+    /// The database's own bounds.
+    #[serde(default)]
+    pub timeouts: ClientTimeoutsSection,
     /// What becomes of session state that cannot follow a client in transaction mode.
     pub session_state: Option<SessionStatePolicy>,
     /// When session state is looked for in transaction mode.
@@ -215,6 +240,7 @@ impl DatabaseSection {
         DatabaseSection {
             upstream,
             mode: None,
+            timeouts: ClientTimeoutsSection::default(),
             session_state: None,
             session_state_check: None,
             control: None,
@@ -414,6 +440,9 @@ pub enum ConfigProblem {
          \"verify-full\" and client_tls.ca"
     )]
     CertificateLogin,
+    /// The peers cannot be what is said.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
     /// The user file cannot be used.
     #[error(transparent)]
     Users(#[from] UsersError),
@@ -473,6 +502,7 @@ impl ConfigFile {
         if authentication == ClientAuthentication::Certificate && !are_verified {
             return Err(ConfigProblem::CertificateLogin);
         }
+        let timeouts = self.timeouts.over(defaults::TIMEOUTS);
         let has_authority = client_tls.as_ref().is_some_and(|tls| tls.ca.is_some());
         let files = (self.auth_hba_file.as_deref(), self.auth_ident_file.as_deref());
         let hba = authentication::hba(authentication, files, known, has_authority)?;
@@ -480,13 +510,15 @@ impl ConfigFile {
             listen,
             admin_listen: self.admin_listen.map(|AdminAddress(address)| address),
             threads: self.threads.unwrap_or(defaults::THREADS),
-            databases: databases(self.databases, &users)?,
+            databases: databases(self.databases, &users, timeouts.client)?,
             authentication,
             client_tls,
             users,
             hba,
             logins_max: self.max_logins,
-            timeouts: self.timeouts.over(defaults::TIMEOUTS),
+            peers: self.peers.check()?,
+            user_settings: user_settings(self.users),
+            timeouts,
             waiting_max: self.waiting_max.map_or(defaults::WAITING_MAX, NonZeroUsize::get),
             prepared_statements_max: self
                 .prepared_statements_max
@@ -532,10 +564,15 @@ impl TimeoutsSection {
         let patience =
             |own: Option<OptionalPeriod>, default| own.map_or(default, |OptionalPeriod(time)| time);
         Timeouts {
-            login: period(self.login, defaults.login),
+            client: ClientTimeoutsSection {
+                login: self.login,
+                queue: self.queue,
+                idle_in_transaction: self.idle_in_transaction,
+                client_idle: self.client_idle,
+                transaction: self.transaction,
+            }
+            .over(defaults.client),
             message: period(self.message, defaults.message),
-            queue: patience(self.queue, defaults.queue),
-            idle_in_transaction: patience(self.idle_in_transaction, defaults.idle_in_transaction),
             connect: period(self.connect, defaults.connect),
             abandoned: period(self.abandoned, defaults.abandoned),
             server_idle: period(self.server_idle, defaults.server_idle),
@@ -569,9 +606,17 @@ fn is_open(address: &ListenAddress) -> bool {
     }
 }
 
+/// Returns what is said of users; a section that says nothing is left out.
+fn user_settings(sections: BTreeMap<String, UserSection>) -> HashMap<String, UserSettings> {
+    let settings = |(name, UserSection { timeouts })| (name, UserSettings { timeouts });
+    let says_something = |(_, settings): &(_, UserSettings)| *settings != UserSettings::default();
+    sections.into_iter().map(settings).filter(says_something).collect()
+}
+
 fn databases(
     sections: BTreeMap<String, DatabaseSection>,
     users: &Users,
+    timeouts: ClientTimeouts,
 ) -> Result<Vec<Database>, ConfigProblem> {
     if sections.is_empty() {
         return Err(ConfigProblem::NoDatabase);
@@ -579,7 +624,7 @@ fn databases(
     let mut controls: HashMap<ServerHosts, (String, Control)> = HashMap::new();
     let mut databases = Vec::with_capacity(sections.len());
     for (name, section) in sections {
-        let database = database(&name, section, users)?;
+        let database = database(&name, section, users, timeouts)?;
         match controls.get(&database.server) {
             Some((first, control)) if *control != database.control => {
                 let (first, server) = (first.clone(), database.server);
@@ -608,6 +653,7 @@ fn database(
     name: &str,
     section: DatabaseSection,
     users: &Users,
+    timeouts: ClientTimeouts,
 ) -> Result<Database, ConfigProblem> {
     if name.is_empty() {
         return Err(ConfigProblem::EmptyDatabaseName);
@@ -623,6 +669,7 @@ fn database(
         server_user: section.upstream.user,
         server_password: section.upstream.password,
         mode: section.mode.unwrap_or(defaults::MODE),
+        timeouts: section.timeouts.over(timeouts),
         session_state: section.session_state.unwrap_or_default(),
         session_state_check: section.session_state_check.unwrap_or_default(),
         control,

@@ -13,6 +13,7 @@ use crate::config::{ChannelBindingMode, SessionAttributes};
 use crate::hosts::Role;
 use crate::scram;
 use crate::scram::pass_through::{PassThrough, PassThroughError};
+use crate::timeouts::ShownBound;
 use crate::tls::{Encryption, TlsError};
 use crate::upstream::ServerParameters;
 use crate::users::{Secret, User, Users};
@@ -83,6 +84,12 @@ pub(crate) enum UpstreamError {
     Io(#[from] std::io::Error),
     #[error("no answer within the connect timeout")]
     TimedOut,
+    #[error("no answer {to} within the connect timeout ({bound})")]
+    NotReadyInTime {
+        bound: ShownBound,
+        /// What was to be answered.
+        to: &'static str,
+    },
     #[error("the server closed the connection")]
     Closed,
     #[error("{message} (SQLSTATE {code})")]

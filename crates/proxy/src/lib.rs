@@ -15,6 +15,7 @@
 
 pub mod admin;
 mod auth_query;
+mod cancel_key;
 mod client;
 pub mod config;
 pub mod config_file;
@@ -28,7 +29,9 @@ mod login;
 mod mailbox;
 pub mod metrics;
 mod net;
+mod peers;
 mod reloaded;
+mod replication;
 mod replies;
 pub mod scram;
 mod session;
@@ -37,7 +40,9 @@ mod settings;
 mod shared;
 mod slots;
 mod statements;
+mod switches;
 mod system_users;
+mod timeouts;
 mod tls;
 mod upstream;
 mod upstream_url;
@@ -92,7 +97,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// More event loops than cancel keys can name.
-    #[error("{0} threads are too many; at most {max} are possible", max = worker::WORKERS_MAX)]
+    #[error("{0} threads are too many; at most {max} are possible", max = cancel_key::WORKERS_MAX)]
     Threads(usize),
     /// The admin interface does not start.
     #[error(transparent)]
@@ -134,7 +139,7 @@ pub struct Running {
 /// # Errors
 /// See [`StartError`].
 pub fn start(config: Config) -> Result<Running, StartError> {
-    if config.threads.get() > worker::WORKERS_MAX {
+    if config.threads.get() > cancel_key::WORKERS_MAX {
         return Err(StartError::Threads(config.threads.get()));
     }
     let Gated { servers, server_of, regulated } = servers(&config)?;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! demand -> Nothing:    the client is let in
-//!        -> Password:   its secret is found, in the users file or by a server -> challenge -> answer
+//!        -> Password:   its secret is found, in the users file or on a server
+//!                       -> challenge -> answer
 //!        -> SystemUser: who is at the other end of its socket is found out
 //! ```
 //!

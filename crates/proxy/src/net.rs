@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
 use tidegate_wire::input::Missing;
 
+use crate::config::ListenAddress;
 use crate::tls::settings::{Acceptor, Connector};
 use crate::tls::{Encryption, RECORD_PLAINTEXT, TlsError};
 
@@ -329,6 +330,17 @@ impl Connection {
     /// Begins to connect to a server, and to use TLS if there is a connector.
     pub(crate) fn to_server(stream: Stream, connector: Option<Arc<Connector>>) -> Connection {
         Connection { connector, ..Connection::new(stream) }
+    }
+
+    /// Begins to connect to another instance; `unreachable` is as in [`crate::config::Timeouts`].
+    pub(crate) fn to_listener(
+        address: &ListenAddress,
+        unreachable: Option<Duration>,
+    ) -> io::Result<Connection> {
+        Ok(Connection::new(match address {
+            ListenAddress::Tcp(address) => Stream::connect_tcp(*address, unreachable)?,
+            ListenAddress::Unix(path) => Stream::connect_unix(path)?,
+        }))
     }
 
     /// Watches the socket for as long as it lives.

@@ -359,7 +359,7 @@ impl Watch {
 }
 
 /// What an inspection has to ask about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Due {
     /// What the server is asked about.
     pub(crate) asked: Kinds,

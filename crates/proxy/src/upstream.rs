@@ -15,6 +15,7 @@ use crate::config::PoolMode;
 use crate::handshake::{Credentials, Handshake, UpstreamError};
 use crate::hosts::{Attempt, Connected, Peer};
 use crate::net::Connection;
+use crate::replication::Replication;
 use crate::session::ServerSession;
 use crate::shared::Server;
 use crate::slots::{DatabaseIndex, PoolIndex, ServerIndex, Slot, Slots};
@@ -184,6 +185,8 @@ pub(crate) struct PoolKey {
     pub(crate) server_database: String,
     /// The user's name on the server.
     pub(crate) user: String,
+    /// What replication connections are for; `None` for ordinary ones.
+    pub(crate) replication: Option<Replication>,
 }
 
 /// What a server reports at login: names and values of parameters.
@@ -233,6 +236,12 @@ impl Pool {
     /// Returns the number of connections that are being opened.
     pub(crate) fn opening(&self) -> usize {
         self.opening
+    }
+
+    /// Returns whether its connections are replication connections, which run no transactions and
+    /// need no permits.
+    pub(crate) fn is_for_replication(&self) -> bool {
+        self.key.replication.is_some()
     }
 }
 

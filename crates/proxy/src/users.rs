@@ -357,11 +357,7 @@ impl Table {
         }
         let mock_secret = match before {
             Some(before) => before.mock.secret,
-            None => {
-                let mut secret = [0; 32];
-                getrandom::fill(&mut secret).map_err(UsersError::Randomness)?;
-                secret
-            }
+            None => random_secret()?,
         };
         let mock = Mock::beside(secrets.values().flatten(), mock_secret);
         let user = |(name, secret): (Vec<u8>, Option<Secret>)| {
@@ -392,6 +388,12 @@ fn add_line(users: &mut HashMap<Vec<u8>, Option<Secret>>, line: &str) -> Result<
     }
     users.insert(name.into_bytes(), Secret::parse(secret)?);
     Ok(())
+}
+
+fn random_secret() -> Result<[u8; 32], UsersError> {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(UsersError::Randomness)?;
+    Ok(secret)
 }
 
 fn is_comment(text: &str) -> bool {

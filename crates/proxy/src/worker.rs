@@ -36,9 +36,10 @@
 //! (that there are not too many of them, and inquiries about them), `clients`
 //! (a client's messages), `transactions` (from the request of a permit to its return), `upstreams`
 //! (opening connections, a server's messages), `cancels` (transactions whose client has gone, and
-//! cancel requests), `session_state` (what clients of transaction mode leave behind), `outages` (what
-//! waits while a server cannot be reached), `rested` (whether idle connections can still be lent)
-//! and `overdue` (warnings of transactions that no longer count).
+//! cancel requests), `session_state` (what clients of transaction mode leave behind), `outages`
+//! (what waits while a server cannot be reached), `rested` (whether idle connections can still be
+//! lent), `overdue` (warnings of transactions that no longer count) and `timeouts` (clients that
+//! take too long).
 
 mod applicants;
 mod cancels;
@@ -48,6 +49,7 @@ mod outages;
 mod overdue;
 mod rested;
 mod session_state;
+mod timeouts;
 mod transactions;
 mod upstreams;
 
@@ -60,8 +62,8 @@ use mio::event::Event;
 use mio::{Events, Poll, Token};
 use tidegate_gate::Waker;
 use tidegate_wire::error_response::{Severity, SqlState};
-use tidegate_wire::startup::CancelKey;
 
+use crate::cancel_key::ClientKey;
 #[cfg(debug_assertions)]
 use crate::client::TransactionState;
 use crate::client::{Client, ClientSlot, ClientState};
@@ -70,7 +72,7 @@ use crate::mailbox::{Mailbox, Message};
 use crate::metrics::WorkerCounters;
 use crate::net::{Listener, Stream};
 use crate::shared::Shared;
-use crate::slots::{INDEX_BITS, Slot, Slots, WorkerIndex};
+use crate::slots::{Slot, Slots, WorkerIndex};
 use crate::statements::Definitions;
 #[cfg(debug_assertions)]
 use crate::upstream::Upstream;
@@ -87,9 +89,6 @@ const READ_LEN: usize = 64 * 1024;
 
 /// Timeouts are checked this often.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
-
-/// The most event loops that a cancel key can name.
-pub(crate) const WORKERS_MAX: usize = 127;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
@@ -403,7 +402,7 @@ impl Worker {
             match message {
                 Message::Admitted { client } => self.admitted(client),
                 Message::Accepted(stream) => self.add_client(stream),
-                Message::Cancel { key, requester } => self.cancel(key, requester),
+                Message::Cancel { key, requester } => self.cancel(&key, requester),
                 Message::CancelEnded { client } => self.remove_client(client),
                 Message::LookedUp { client, looked_up } => self.looked_up(client, looked_up),
                 Message::SystemUser { client, name } => self.system_user(client, name.as_deref()),
@@ -434,10 +433,11 @@ impl Worker {
         }
         self.counters.connections_accepted.fetch_add(1, Ordering::Relaxed);
         let (registry, now, index) = (self.poll.registry(), self.now, self.index);
+        let peer = self.shared.config.peers.id;
         let inserted = self.clients.insert_with(|slot| {
             let mut stream = stream;
             stream.register(registry, Source::Client(slot).token())?;
-            Ok(Client::new(stream, new_cancel_key(index, slot)?, now))
+            Ok(Client::new(stream, ClientKey::new(peer, index, slot)?, now))
         });
         match inserted {
             Ok(client) => self.add_applicant(client),
@@ -451,8 +451,12 @@ impl Worker {
         self.next_sweep = self.now;
         for slot in self.clients.slots() {
             // The other two end by themselves, soon.
+            let replicates = |client: &Client| {
+                let pool = client.account().map(|account| account.pool);
+                pool.is_some_and(|pool| self.upstreams[pool].is_for_replication())
+            };
             let goes_on = self.clients.get(slot).is_some_and(|client| {
-                client.running().is_some()
+                (client.running().is_some() && !replicates(client))
                     || matches!(
                         client.state,
                         ClientState::Cancelling { .. } | ClientState::Closing { .. }
@@ -557,17 +561,6 @@ impl Worker {
             }
         }
     }
-}
-
-/// Makes a cancel key whose process id names the event loop and the index of its client.
-fn new_cancel_key(worker: WorkerIndex, client: ClientSlot) -> io::Result<CancelKey> {
-    let mut secret = [0; 4];
-    getrandom::fill(&mut secret)
-        .map_err(|error| io::Error::other(format!("no randomness for a cancel key: {error}")))?;
-    let worker = u32::try_from(worker.0).map_err(io::Error::other)?;
-    // From 1: some drivers take process 0 for "cannot be cancelled".
-    let process_id = worker << INDEX_BITS | (client.index() + 1);
-    Ok(CancelKey { process_id, secret: u32::from_ne_bytes(secret) })
 }
 
 #[cfg(test)]

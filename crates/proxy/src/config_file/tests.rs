@@ -69,6 +69,7 @@ fn every_key_is_read() {
         waiting_max = 5
         prepared_statements_max = 6
         timeouts = {{ login = "1s", message = "2s", queue = "none", idle_in_transaction = "4m",
+                      client_idle = "5m", transaction = "6m",
                       connect = "5ms", abandoned = "6s", server_idle = "7h",
                       server_down = "10s", health_check_after = "none", health_check = "11s",
                       unreachable = "9s",
@@ -89,10 +90,14 @@ fn every_key_is_read() {
     assert_eq!(config.journal, Some("dir/j.jsonl".into()), "relative to the file");
     let seconds = Duration::from_secs;
     let timeouts = Timeouts {
-        login: seconds(1),
+        client: ClientTimeouts {
+            login: seconds(1),
+            queue: None,
+            idle_in_transaction: Some(seconds(240)),
+            client_idle: Some(seconds(300)),
+            transaction: Some(seconds(360)),
+        },
         message: seconds(2),
-        queue: None,
-        idle_in_transaction: Some(seconds(240)),
         connect: Duration::from_millis(5),
         abandoned: seconds(6),
         server_idle: seconds(7 * 3600),
@@ -105,6 +110,32 @@ fn every_key_is_read() {
     assert_eq!(config.timeouts, timeouts);
     assert_eq!(config.high_priority.users, ["ann"]);
     assert_eq!(config.high_priority.applications, ["till"]);
+}
+
+/// The user's bound goes before that of the database, and this one before that of all.
+#[test]
+fn timeouts_of_users_go_before_those_of_databases() {
+    let config = config(
+        "timeouts = { queue = \"1s\", client_idle = \"2s\", transaction = \"3s\" }\n\
+         [users.ann.timeouts]\ntransaction = \"none\"\nlogin = \"4s\"\n\
+         [users.bob]\n\
+         [databases.shop]\nupstream = \"postgres://db\"\n\
+         timeouts = { client_idle = \"5s\", transaction = \"6s\" }",
+    );
+    let seconds = Duration::from_secs;
+    let of_database = config.databases[0].timeouts;
+    let expected = ClientTimeouts {
+        queue: Some(seconds(1)),
+        client_idle: Some(seconds(5)),
+        transaction: Some(seconds(6)),
+        ..defaults::TIMEOUTS.client
+    };
+    assert_eq!(of_database, expected);
+    let of_ann = config.user_settings["ann"].timeouts.over(of_database);
+    assert_eq!(of_ann, ClientTimeouts { login: seconds(4), transaction: None, ..expected });
+    assert!(!config.user_settings.contains_key("bob"), "nothing is said of this one");
+    let error = error("[users.ann.timeouts]\nconnect = \"1s\"");
+    assert!(error.contains("unknown field `connect`"), "{error}");
 }
 
 #[test]
@@ -208,7 +239,7 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
         ("threads = 0", "expected a nonzero"),
         ("threads = \"many\"", "expected a nonzero"),
         ("waiting_max = -1", "expected a nonzero"),
-        ("auth = \"ldap\"", "trust, md5, scram-sha-256 or cert"),
+        ("auth = \"ldap\"", "trust, md5, scram-sha-256, cert or hba"),
         ("timeouts.login = \"15\"", "with its unit, as in 30s or 500ms"),
         ("timeouts.login = \"0s\"", "above zero"),
         ("timeouts.login = 15", "15 has no unit: write \"15s\" for seconds"),

@@ -350,7 +350,7 @@ fn drawn_lines_are_matched_as_a_model_says() {
             found += usize::from(expected.is_some());
         }
     }
-    assert!(found > 5_000, "only {found} connections had a line");
+    assert!(found > 1_000, "only {found} connections had a line");
 }
 
 #[test]

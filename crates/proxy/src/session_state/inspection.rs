@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 use tidegate_wire::backend;
 
-use super::{Kind, Kinds};
+use super::{Due, Kind, Kinds};
 use crate::settings;
 
 /// What an inspection has found.
@@ -24,8 +24,10 @@ pub(crate) struct Findings {
     pub(crate) settings: Vec<(String, String)>,
     /// The same for those that only superusers may change.
     pub(crate) fixed: Vec<(String, String)>,
-    /// Whether the settings were asked for.
-    pub(crate) has_settings: bool,
+    /// What was asked.
+    pub(crate) due: Due,
+    /// How often it was asked before, without an answer.
+    pub(crate) failures: u32,
 }
 
 /// Settings of a transaction, and one whose value the server does not tell.
@@ -99,10 +101,9 @@ fn write_part(sql: &mut String, union: &str, letter: &str, source: &str) {
 }
 
 impl Findings {
-    /// Begins an inspection that asks about `asked`; `unseen` is there whatever it finds.
-    pub(crate) fn new(asked: Kinds, unseen: Kinds) -> Findings {
-        let has_settings = asked.contains(Kind::Settings);
-        Findings { kinds: unseen, has_settings, ..Findings::default() }
+    /// Begins an inspection, or begins it again after so many failures.
+    pub(crate) fn new(due: Due, failures: u32) -> Findings {
+        Findings { kinds: due.unseen, due, failures, ..Findings::default() }
     }
 
     /// Takes a row, the payload of a `DataRow`. A row that cannot be read counts as something that
@@ -174,7 +175,8 @@ mod tests {
 
     #[test]
     fn rows_are_settings_or_reasons_to_pin() {
-        let mut findings = Findings::new(Kinds::INSPECTED, Kinds::of(Kind::Backend));
+        let due = Due { asked: Kinds::INSPECTED, unseen: Kinds::of(Kind::Backend) };
+        let mut findings = Findings::new(due, 0);
         for columns in [
             [Some("i"), Some(""), None],
             [Some("s"), Some("app.tenant"), Some("c3a9")],

@@ -14,6 +14,7 @@ use tidegate_wire::error_response::SqlState;
 use crate::auth_query::{Found, LookedUp};
 use crate::client::{Applicant, Client, ClientSlot, ClientState, Inquiry, LoginStage, Requester};
 use crate::config::Config;
+use crate::hba::Hba;
 use crate::login::{self, LoginError, LoginFailure, PasswordMethod};
 use crate::users::User;
 
@@ -203,7 +204,7 @@ impl Worker {
         else {
             return;
         };
-        let rules = self.shared.config.hba.as_ref().map(|hba| hba.rules());
+        let rules = self.shared.config.hba.as_ref().map(Hba::rules);
         let may_be = |(rules, name): (_, &str)| {
             crate::hba::Rules::may_be(rules, map.as_deref(), name, &applicant.user)
         };

@@ -9,16 +9,18 @@ use tidegate_wire::backend::{self, TransactionStatus};
 use tidegate_wire::error_response::{Severity, SqlState};
 use tidegate_wire::frontend::tag;
 use tidegate_wire::input::Input;
-use tidegate_wire::startup::{FirstPacket, PROTOCOL_3_0, Startup};
+use tidegate_wire::startup::{FirstPacket, PROTOCOL_3_2, Startup};
 
 use crate::client::{Account, Applicant, ClientSlot, ClientState, Inquiry, LoginStage, Requester};
 use crate::config::{PoolMode, SslMode};
 use crate::handshake::Credentials;
 use crate::hba::Request;
 use crate::login::{self, ClientProof, Demand, LoginError, LoginFailure, Step};
+use crate::replication::Replication;
 use crate::session::ClientSession;
-use crate::settings::{self, Settings};
+use crate::settings::Settings;
 use crate::slots::PoolIndex;
+use crate::switches;
 use crate::tls::settings::Acceptor;
 use crate::tls::{HANDSHAKE_RECORD, TlsError, certificate};
 use crate::upstream::{Pool, PoolKey, ServerParameters};
@@ -32,7 +34,7 @@ const PASSWORD_MAX: usize = 10_000;
 /// Why a login is refused: for the metrics, and the code and the words for the client.
 type Refusal = (LoginFailure, SqlState<'static>, String);
 
-fn refusal(error: LoginError) -> Refusal {
+fn refusal(error: &LoginError) -> Refusal {
     (error.failure(), error.sql_state(), error.to_string())
 }
 
@@ -70,7 +72,7 @@ impl Worker {
                     FirstPacket::Cancel(key) => {
                         self.counters.cancel_requests.fetch_add(1, Ordering::Relaxed);
                         self.clients[slot].state = ClientState::Cancelling { since: self.now };
-                        self.route_cancel(key, Requester { worker: self.index, client: slot });
+                        self.route_cancel(&key, Requester { worker: self.index, client: slot });
                     }
                     FirstPacket::Startup(startup) => {
                         let started = self.start_login(slot, startup);
@@ -163,14 +165,19 @@ impl Worker {
         let mut out = Vec::new();
         // Clients accept this message only before the first about authentication.
         if let Some(options) = unknown_options(startup) {
-            backend::encode_negotiate_protocol(&mut out, options.into_iter());
+            let version = startup.protocol.min(PROTOCOL_3_2);
+            backend::encode_negotiate_protocol(&mut out, version, options.into_iter());
+        }
+        if startup.protocol >= PROTOCOL_3_2 {
+            self.clients[slot].key.lengthen();
         }
         match demand {
             Demand::Nothing => self.admit(slot, applicant, out),
             Demand::Password(method) => self.find_user(slot, applicant, method, out),
             Demand::SystemUser { map } => {
                 let inquiry = Inquiry::SystemUser { map };
-                self.find_system_user(slot, applicant, inquiry, &out).map_err(refusal)?;
+                self.find_system_user(slot, applicant, inquiry, &out)
+                    .map_err(|error| refusal(&error))?;
             }
         }
         Ok(())
@@ -194,37 +201,40 @@ impl Worker {
             let message = "no PostgreSQL user name specified in startup packet";
             protocol(SqlState::INVALID_AUTHORIZATION, message)
         })?;
-        if get("replication").is_some_and(|value| !matches!(&*value, "false" | "off" | "no" | "0"))
-        {
-            let message = "replication connections are not admitted by transactions: \
-                           connect to the server directly";
-            return Err(protocol(SqlState::FEATURE_NOT_SUPPORTED, message));
-        }
+        let replication = get("replication").map_or(Ok(None), |value| Replication::parse(&value));
+        let replication = replication
+            .map_err(|error| protocol(SqlState::INVALID_PARAMETER_VALUE, &error.to_string()))?;
         let name = get("database").filter(|name| !name.is_empty()).unwrap_or_else(|| user.clone());
         let request = Request {
             peer: self.peer_ip(slot)?,
             is_encrypted: self.clients[slot].connection.encryption().is_some(),
             user: &user,
             database: &name,
-            is_replication: false,
+            // As in PostgreSQL, logical replication is a connection to its database.
+            is_replication: replication == Some(Replication::Physical),
         };
         let config = &self.shared.config;
         let demand = login::demand(config.authentication, config.hba.as_ref(), &request, proof)
-            .map_err(refusal)?;
+            .map_err(|error| refusal(&error))?;
         let (database, entry) = self.shared.database(&name).ok_or_else(|| {
             let message = format!("database \"{name}\" is not configured here");
             (LoginFailure::Database, SqlState::INVALID_CATALOG_NAME, message)
         })?;
-        let settings = session_settings(&parameters, entry.mode)?;
+        // What is replicated has a connection of its own, whichever the mode.
+        let mode = if replication.is_some() { PoolMode::Session } else { entry.mode };
+        let settings = session_settings(&parameters, mode)?;
         let class = self.class_of(&user, &settings);
+        let own = self.shared.config.user_settings.get(&user).map(|user| user.timeouts);
+        let timeouts = own.unwrap_or_default().over(entry.timeouts);
         let key = PoolKey {
             database,
             server_database: entry.server_database.clone().unwrap_or(name),
             user: entry.server_user.clone().unwrap_or_else(|| user.clone()),
+            replication,
         };
         let first_settings = settings.clone();
         let session = ClientSession { settings, first_settings, ..ClientSession::default() };
-        Ok((Applicant { user: user.into(), class, key, session }, demand))
+        Ok((Applicant { user: user.into(), class, key, timeouts, session }, demand))
     }
 
     /// Returns where a client is; `None` is on this machine, by a Unix-domain socket.
@@ -252,7 +262,8 @@ impl Worker {
             let channel_binding = entry.tls.channel_binding;
             let credentials = Credentials::new(key.user.clone(), password, found, channel_binding);
             let server = shared.server_of[key.database.0];
-            Pool::new(key, server, entry.mode, credentials)
+            let mode = if key.replication.is_some() { PoolMode::Session } else { entry.mode };
+            Pool::new(key, server, mode, credentials)
         })
     }
 
@@ -299,9 +310,9 @@ impl Worker {
 
     /// Lets a client in that is who it says it is, and tells it so, after `out`.
     pub(super) fn admit(&mut self, slot: ClientSlot, applicant: Box<Applicant>, mut out: Vec<u8>) {
-        let Applicant { user, class, key, session } = *applicant;
+        let Applicant { user, class, key, timeouts, session } = *applicant;
         let pool = self.pool(key);
-        let account = Account { user, class, pool, session };
+        let account = Account { user, class, timeouts, pool, session };
         self.accept_applicant(slot);
         self.clients[slot].enter_login_stage(LoginStage::AwaitingParameters(account, None));
         authentication::encode_ok(&mut out);
@@ -337,7 +348,7 @@ impl Worker {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
-        let key = client.key;
+        let key = client.key.shown();
         // It may have been told meanwhile that the login takes too long.
         let Some(account) = client.finish_login() else {
             return;
@@ -349,7 +360,7 @@ impl Worker {
             let own = own.and_then(|name| account.session.settings.get(name));
             backend::encode_parameter_status(&mut out, name, own.map_or(value, str::as_bytes));
         }
-        backend::encode_backend_key_data(&mut out, key);
+        backend::encode_backend_key_data(&mut out, &key);
         backend::encode_ready_for_query(&mut out, TransactionStatus::Idle);
         self.send_to_client(slot, &out);
         self.follow_ups.resume_client(slot);
@@ -371,7 +382,7 @@ fn text_parameters(startup: Startup<'_>) -> Option<Vec<(String, String)>> {
 fn unknown_options(startup: Startup<'_>) -> Option<Vec<&[u8]>> {
     let names = startup.parameters().map(|(name, _)| name);
     let options: Vec<&[u8]> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
-    (startup.protocol != PROTOCOL_3_0 || !options.is_empty()).then_some(options)
+    (startup.protocol > PROTOCOL_3_2 || !options.is_empty()).then_some(options)
 }
 
 /// Returns what a client's start-up packet sets, in the form that every connection gets.
@@ -382,7 +393,7 @@ fn session_settings(parameters: &[(String, String)], mode: PoolMode) -> Result<S
             ("user" | "database" | "replication", _) => {}
             (name, _) if name.starts_with("_pq_.") => {}
             ("options", PoolMode::Transaction) => {
-                wanted.extend(settings::command_line_options(value).ok_or_else(|| {
+                wanted.extend(switches::settings(value).ok_or_else(|| {
                     let message = format!(
                         "options {value:?} cannot be followed in transaction mode: \
                          use -c name=value, or session mode"

@@ -314,15 +314,13 @@ impl Worker {
 
     /// Returns the SQLSTATE and the words for a client whose login has taken too long.
     pub(super) fn words_about_login(&self, slot: ClientSlot) -> (String, String) {
-        let mut message = "login was not completed within the login timeout".to_owned();
+        let mut message = self.late_login_words(slot);
         let mut code = SqlState::PROTOCOL_VIOLATION.0.to_owned();
         let waits_for = self.clients.get(slot).and_then(Client::awaiting_parameters);
         if let Some(account) = waits_for {
             let server = self.shared.server(self.upstreams[account.pool].server);
             message = format!(
-                "{message} of {} s (timeouts.login): no connection to the database server at {} \
-                 was opened in that time",
-                self.shared.config.timeouts.login.as_secs_f64(),
+                "{message}: no connection to the database server at {} was opened in that time",
                 server.address
             );
             SqlState::CONNECTION_FAILURE.0.clone_into(&mut code);

@@ -31,6 +31,9 @@ use crate::upstream::{Upstream, UpstreamSlot, UpstreamState};
 
 use super::Worker;
 
+/// A session that has failed to answer so often because it was cancelled, is asked no more.
+const FAILURES_MAX: u32 = 3;
+
 impl Worker {
     /// Returns the configured database of a pool.
     fn database_of(&self, pool: PoolIndex) -> &Database {
@@ -49,19 +52,24 @@ impl Worker {
 
     /// Asks a connection, on which nothing is owed, what its client has left behind.
     pub(super) fn inspect(&mut self, slot: ClientSlot, upstream: UpstreamSlot, due: Due) {
+        self.ask(slot, upstream, Findings::new(due, 0));
+    }
+
+    fn ask(&mut self, slot: ClientSlot, upstream: UpstreamSlot, findings: Findings) {
         let server = &mut self.upstreams[upstream];
         let Some(client) = self.clients[slot].session_mut() else {
             debug_assert!(false, "only a client that is logged in has transactions");
             return;
         };
-        server.session.watch.findings = Some(Findings::new(due.asked, due.unseen));
+        let asked = findings.due.asked;
+        server.session.watch.findings = Some(findings);
         // One answer more may be on its way than is known: this one could be taken for it.
         if server.session.replies.is_uncertain() {
             return self.inspected(upstream);
         }
         let names = client.settings.custom_names().chain(client.custom_names.iter());
         let mut out = Vec::new();
-        frontend::encode_query(&mut out, inspection::query(due.asked, names).as_bytes());
+        frontend::encode_query(&mut out, inspection::query(asked, names).as_bytes());
         server.session.own_error = None;
         server.session.own_query_sent();
         self.counters.inspections.fetch_add(1, Ordering::Relaxed);
@@ -81,9 +89,16 @@ impl Worker {
             return;
         };
         let error = server.session.own_error.take();
+        let is_cancelled = error
+            .as_deref()
+            .is_some_and(|error| error_response::field(error, b'C') == SqlState::QUERY_CANCELED.0);
+        if is_cancelled && findings.failures < FAILURES_MAX {
+            // A cancel request for the transaction that has ended came late.
+            return self.ask(slot, upstream, Findings::new(findings.due, findings.failures + 1));
+        }
         if error.is_some() || server.session.replies.is_uncertain() {
             findings.kinds = findings.kinds.with(Kind::Unknown);
-        } else if findings.has_settings {
+        } else if findings.due.asked.contains(Kind::Settings) {
             findings.kinds = findings.kinds.union(self.take_over(slot, upstream, &findings));
         }
         // Functions may have made settings that no server lists. They may stay with their client.

@@ -10,11 +10,12 @@ use tidegate_wire::backend::{self, TransactionStatus, encode_ready_for_query};
 use tidegate_wire::frame::{HEADER_LEN, frame};
 use tidegate_wire::frontend::{self, encode_query, tag};
 use tidegate_wire::input::{Input, Side};
-use tidegate_wire::startup::{FirstPacket, encode_cancel, encode_startup};
+use tidegate_wire::startup::{CancelKey, FirstPacket, encode_cancel, encode_startup};
 
 use super::*;
 use crate::config::ListenAddress;
 use crate::config_file::ConfigFile;
+use crate::slots::INDEX_BITS;
 
 /// Turns within which everything has happened.
 const TURNS_MAX: usize = 1_000;
@@ -295,8 +296,8 @@ impl Backend {
                 Ok(Some(FirstPacket::Startup(_))) => {
                     self.status = Some(TransactionStatus::Idle);
                     out.extend_from_slice(b"R\0\0\0\x08\0\0\0\0");
-                    let key = CancelKey { process_id: 7, secret: 7 };
-                    backend::encode_backend_key_data(&mut out, key);
+                    let key = CancelKey { process_id: 7, secret: [7; 4].into() };
+                    backend::encode_backend_key_data(&mut out, &key);
                     out.extend_from_slice(&ready());
                 }
                 Ok(None) => return true,
@@ -356,7 +357,8 @@ impl World {
                 let slots = self.this.worker.clients.slots();
                 if let Some(index) = at(client, slots.len()) {
                     let mut packet = Vec::new();
-                    encode_cancel(&mut packet, self.this.worker.clients[slots[index]].key);
+                    let key = self.this.worker.clients[slots[index]].key.shown();
+                    encode_cancel(&mut packet, &key);
                     let mut stream = TcpStream::connect(self.this.address).unwrap();
                     stream.write_all(&packet).unwrap();
                     stream.set_nonblocking(true).unwrap();

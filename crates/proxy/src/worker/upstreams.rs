@@ -15,6 +15,7 @@ use crate::replies::Verdict;
 use crate::session::{self, ClientSession};
 use crate::session_state::{self, Kinds};
 use crate::slots::PoolIndex;
+use crate::timeouts::ShownBound;
 use crate::upstream::{Upstream, UpstreamSlot, UpstreamState};
 
 use super::{Source, Worker};
@@ -179,9 +180,11 @@ impl Worker {
             (b"database", pool.key.server_database.as_bytes()),
         ];
         let client = server.client().and_then(|client| self.clients.get(client));
-        match client.and_then(Client::account) {
-            Some(account) => parameters.extend(account.session.settings.iter()),
-            None => parameters.push((b"application_name", b"tidegate")),
+        if let Some(account) = client.and_then(Client::account) {
+            parameters.extend(account.session.settings.iter());
+        }
+        if let Some(replication) = pool.key.replication {
+            parameters.push((b"replication", replication.value()));
         }
         let mut out = Vec::new();
         startup::encode_startup(&mut out, parameters);
@@ -406,6 +409,7 @@ impl Worker {
             return;
         };
         let (pool, client, is_opening) = (server.pool, server.client(), server.is_opening());
+        let is_told = server.session.is_ending;
         if is_opening {
             let attempt = server.attempt.take();
             self.remove_upstream(slot);
@@ -419,6 +423,9 @@ impl Worker {
         }
         self.remove_upstream(slot);
         if let Some(client) = client {
+            if is_told {
+                return self.close_client(client);
+            }
             let (code, message) = self.describe(pool, error);
             self.end_client(client, Severity::Fatal, SqlState(&code), &message);
         }
@@ -458,7 +465,10 @@ impl Worker {
                 UpstreamState::Connecting(_) | UpstreamState::LoggingIn(..)
                     if age >= timeouts.connect =>
                 {
-                    self.lose_upstream(slot, &UpstreamError::TimedOut);
+                    let is_connecting = matches!(server.state(), UpstreamState::Connecting(_));
+                    let to = if is_connecting { "to the connection" } else { "to the login" };
+                    let bound = ShownBound("connect", timeouts.connect);
+                    self.lose_upstream(slot, &UpstreamError::NotReadyInTime { bound, to });
                 }
                 UpstreamState::Idle if age >= timeouts.server_idle => self.close_upstream(slot),
                 UpstreamState::Checking if age >= timeouts.health_check => self.fail_check(slot),
@@ -509,7 +519,14 @@ fn relay(
         server.connection.passing = missing;
         server.is_passed_on = verdict == Verdict::Pass;
         if server.is_passed_on {
-            out.pass(message.range());
+            let is_whole = server.connection.passing.is_none();
+            let changed = is_whole
+                .then(|| session::in_clients_words(tag, payload, client.as_deref()))
+                .flatten();
+            match changed {
+                Some(changed) => out.spill().extend_from_slice(&changed),
+                None => out.pass(message.range()),
+            }
         } else if let Verdict::Replace(kinds) = verdict {
             let (message, hint) = session_state::refusal(kinds);
             error_response::encode_refusal(out.spill(), &message, hint);
