@@ -307,6 +307,8 @@ def measure_all(options, known):
             try:
                 if not options.as_installed:
                     client.install(options.directory)
+                elif type(client) not in (Client, Python):
+                    raise Failed("it is installed without --as-installed only")
                 runs.append(all_ways(client, options, directory, ports))
             except (Failed, OSError) as failure:
                 reason = " ".join(str(failure).split())

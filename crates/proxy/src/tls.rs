@@ -464,10 +464,17 @@ trait Unbuffered {
         &'c mut self,
         incoming: &'i mut [u8],
     ) -> UnbufferedStatus<'c, 'i, Self::Data>;
+
+    /// Returns whether something waits to be sent.
+    fn has_output(&self) -> bool;
 }
 
 impl Unbuffered for UnbufferedServerConnection {
     type Data = ServerConnectionData;
+
+    fn has_output(&self) -> bool {
+        self.wants_write()
+    }
 
     fn records<'c, 'i>(
         &'c mut self,
@@ -479,6 +486,10 @@ impl Unbuffered for UnbufferedServerConnection {
 
 impl Unbuffered for UnbufferedClientConnection {
     type Data = ClientConnectionData;
+
+    fn has_output(&self) -> bool {
+        self.wants_write()
+    }
 
     fn records<'c, 'i>(
         &'c mut self,
@@ -558,20 +569,19 @@ fn process<C: Unbuffered>(
     }
 }
 
-/// Appends the alert that tells the peer why the session failed, if there is one.
+/// Appends the alert that tells the peer why the session failed, if there is one. rustls hands out
+/// what it has to send before it looks at records, and is not asked to look at any: it would panic
+/// where it remembers the place of a handshake message, or fail once more.
 fn encode_alert<C: Unbuffered>(connection: &mut C, outgoing: &mut Vec<u8>) {
-    while let Ok(state) = connection.records(&mut []).state {
-        match state {
-            ConnectionState::EncodeTlsData(mut data) => {
-                append(outgoing, RECORD_OVERHEAD, |space| match data.encode(space) {
-                    Ok(written) => Ok(written),
-                    Err(EncodeError::InsufficientSize(needed)) => Err(needed),
-                    Err(EncodeError::AlreadyEncoded) => Ok(0),
-                });
-            }
-            ConnectionState::TransmitTlsData(data) => data.done(),
-            _ => return,
-        }
+    while connection.has_output() {
+        let Ok(ConnectionState::EncodeTlsData(mut data)) = connection.records(&mut []).state else {
+            return;
+        };
+        append(outgoing, RECORD_OVERHEAD, |space| match data.encode(space) {
+            Ok(written) => Ok(written),
+            Err(EncodeError::InsufficientSize(needed)) => Err(needed),
+            Err(EncodeError::AlreadyEncoded) => Ok(0),
+        });
     }
 }
 

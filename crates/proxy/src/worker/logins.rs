@@ -38,9 +38,15 @@ fn refusal(error: &LoginError) -> Refusal {
     (error.failure(), error.sql_state(), error.to_string())
 }
 
+/// What a cancel request has in the place of a version.
+const CANCEL_CODE: u32 = 80_877_102;
+
 impl Worker {
     pub(super) fn first_packet(&mut self, slot: ClientSlot, input: &mut Input<'_>) -> Flow {
-        if self.clients[slot].connection.has_ended_tls() {
+        // Who only asks for a cancel may end TLS behind it.
+        let is_cancel =
+            input.look_ahead().bytes().get(4..8) == Some(&CANCEL_CODE.to_be_bytes()[..]);
+        if self.clients[slot].connection.has_ended_tls() && !is_cancel {
             self.lose_client(slot);
             return Flow::Wait;
         }
