@@ -315,7 +315,8 @@ pub(crate) fn prepare_without_server(
 }
 
 /// Returns whether a message has to wait for answers of the server, because it names a statement
-/// that an earlier batch has changed, or has not, if it failed. `payload` is as much as has arrived.
+/// that an earlier batch has changed, or has not, if it failed. `payload` is as much as has
+/// arrived.
 pub(crate) fn has_to_wait(
     tag: u8,
     payload: &[u8],
@@ -780,8 +781,8 @@ const FLUSH: &[u8] = b"H\0\0\0\x04";
 /// A portal that does not exist: to describe it is an error.
 const NO_PORTAL: &[u8] = b"tidegate: the client has gone";
 
-/// The message that makes a server send the answers it keeps while a batch is open, for a connection
-/// that is abandoned now; empty if there are none.
+/// The message that makes a server send the answers it keeps while a batch is open, for a
+/// connection that is abandoned now; empty if there are none.
 pub(crate) fn flush(server: &ServerSession, out: &mut Vec<u8>) {
     if !server.replies.is_batch_complete() && !server.replies.is_quiet() {
         out.extend_from_slice(FLUSH);
