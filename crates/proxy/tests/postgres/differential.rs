@@ -207,6 +207,10 @@ fn shown(message: &Message) -> String {
         tag::ERROR if field(payload, b'V') == "FATAL" => {
             format!("FATAL {}", field(payload, b'C'))
         }
+        // The proxy may have had to send another message before; the connection ends either way.
+        tag::ERROR if field(payload, b'M').starts_with("unexpected message type") => {
+            format!("ERROR {} unexpected message type", field(payload, b'C'))
+        }
         tag::ERROR | tag::NOTICE => {
             let [severity, code, text] = [b'V', b'C', b'M'].map(|of| field(payload, of));
             format!("{severity} {code} {text}")
