@@ -307,3 +307,26 @@ fn errors_show_the_names_of_the_client() {
         assert!(few.ends_with("but prepared statement \"mine\" requires 1"), "{mode}: {few}");
     }
 }
+
+/// Longer than what is kept to be prepared elsewhere: the client keeps the connection until it has
+/// closed the statement.
+#[test]
+fn a_very_long_statement() {
+    let server = server();
+    let long = format!("SELECT length('{}')", "x".repeat(20 << 20));
+    for mode in MODES {
+        let proxy = crate::support::server::setup(&server, mode).limit(2).start();
+        let (mut client, mut other) = (proxy.connect(), proxy.connect());
+        assert_eq!(prepare(&mut client, "long", &long), "1() Z(I)", "{mode}");
+        for _ in 0..2 {
+            assert_eq!(other.value("SELECT 'other'"), "other");
+            assert_eq!(answer(&mut client, "long"), row("20971520"), "{mode}");
+        }
+        assert_eq!(prepare(&mut client, "long", &long), "E(42P05) Z(I)", "{mode}");
+        let closing = [close(Target::Statement, "long"), SYNC.to_vec()].concat();
+        assert_eq!(client.run(&closing), "3() Z(I)", "{mode}");
+        assert_eq!(answer(&mut client, "long"), "E(26000) Z(I)", "{mode}");
+        drop((client, other));
+        proxy.is_left_clean();
+    }
+}
