@@ -1,5 +1,6 @@
 //! The proxy's configuration in its checked form.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -57,11 +58,45 @@ pub struct Database {
     pub server_password: Option<String>,
     /// Transaction or session pooling.
     pub mode: PoolMode,
+    /// How many connections there may be, and how many are kept open.
+    pub limits: DatabaseLimits,
     /// How the server's limit is found.
     pub control: Control,
     /// Whom to be to watch the server; `None` does not watch it. The first database of a server
     /// that has it decides.
     pub watch: Option<WatchLogin>,
+}
+
+impl Database {
+    /// Returns its key in the configuration.
+    pub(crate) fn key(&self) -> &str {
+        self.name.as_deref().unwrap_or("*")
+    }
+}
+
+/// How many connections there may be for a database, and how many are kept open. `None` is no
+/// bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatabaseLimits {
+    /// Connections to the server, of all its databases; `None` is what the server says.
+    pub max_connections: Option<u32>,
+    /// Connections to the server for the database.
+    pub max_database_connections: Option<u32>,
+    /// Connections to the server for each user of the database.
+    pub max_connections_per_user: Option<u32>,
+    /// Clients of the database.
+    pub max_clients: Option<u32>,
+    /// Connections to the server that are kept open for each user of the database.
+    pub min_connections: u32,
+}
+
+/// What is said of one user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserSettings {
+    /// Connections to servers as this user; `None` is no bound.
+    pub max_connections: Option<u32>,
+    /// Clients that log in as this user; `None` is no bound.
+    pub max_clients: Option<u32>,
 }
 
 /// Whom the proxy is on a server that it watches.
@@ -103,6 +138,8 @@ pub struct Timeouts {
     pub abandoned: Duration,
     /// How long an unused upstream connection is kept.
     pub server_idle: Duration,
+    /// How old an upstream connection grows before it is replaced; `None` keeps it for ever.
+    pub server_lifetime: Option<Duration>,
     /// How long a silent TCP peer may leave keep-alive probes unanswered before its connection is
     /// ended; `None` leaves it to the system, which waits for hours.
     pub unreachable: Option<Duration>,
@@ -136,6 +173,10 @@ pub struct Config {
     pub client_tls: Option<ClientTls>,
     /// The user file's contents.
     pub users: Users,
+    /// What is said of single users, by name.
+    pub user_settings: HashMap<String, UserSettings>,
+    /// Clients at once; `None` is as many as there are file descriptors for.
+    pub max_clients: Option<u32>,
     /// Waiting times.
     pub timeouts: Timeouts,
     /// Transactions that may wait at one gate.

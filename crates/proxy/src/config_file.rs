@@ -14,8 +14,9 @@ use tidegate_control::{Algorithm, Bounds, BoundsError, ControlChoice, Mpl, Resou
 use tidegate_gate::ClassGoal;
 
 use crate::config::{
-    ClientAuthentication, ClientTls, Config, Control, Database, HighPriority, ListenAddress,
-    PoolMode, ServerAddress, SslMode, Timeouts, TlsVersion, WatchLogin,
+    ClientAuthentication, ClientTls, Config, Control, Database, DatabaseLimits, HighPriority,
+    ListenAddress, PoolMode, ServerAddress, SslMode, Timeouts, TlsVersion, UserSettings,
+    WatchLogin,
 };
 pub use crate::upstream_url::UpstreamUrl;
 use crate::users::{Users, UsersError};
@@ -68,6 +69,7 @@ pub mod defaults {
         connect: Duration::from_secs(5),
         abandoned: Duration::from_secs(5),
         server_idle: Duration::from_secs(60),
+        server_lifetime: Some(Duration::from_secs(3600)),
         unreachable: Some(Duration::from_secs(120)),
         shutdown_grace: Duration::from_secs(10),
     };
@@ -100,10 +102,14 @@ pub struct ConfigFile {
     pub waiting_max: Option<NonZeroUsize>,
     /// Prepared statements kept on one upstream connection.
     pub prepared_statements_max: Option<NonZeroUsize>,
+    /// Clients at once.
+    pub max_clients: Option<NonZeroU32>,
     /// Waiting times.
     pub timeouts: TimeoutsSection,
     /// Whose transactions go first.
     pub high_priority: HighPrioritySection,
+    /// What is said of single users, by name.
+    pub users: BTreeMap<String, UserSection>,
     /// The databases by the name clients use; `*` serves every other name.
     pub databases: BTreeMap<String, DatabaseSection>,
 }
@@ -120,8 +126,18 @@ pub struct TimeoutsSection {
     pub connect: Option<Period>,
     pub abandoned: Option<Period>,
     pub server_idle: Option<Period>,
+    pub server_lifetime: Option<OptionalPeriod>,
     pub unreachable: Option<OptionalPeriod>,
     pub shutdown_grace: Option<Period>,
+}
+
+/// A section `[users.NAME]`; see [`UserSettings`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "the fields are those of UserSettings")]
+pub struct UserSection {
+    pub max_connections: Option<NonZeroU32>,
+    pub max_clients: Option<NonZeroU32>,
 }
 
 /// The section `[client_tls]`; see [`ClientTls`].
@@ -154,6 +170,16 @@ pub struct DatabaseSection {
     pub upstream: UpstreamUrl,
     /// Transaction or session pooling.
     pub mode: Option<PoolMode>,
+    /// Connections to the server.
+    pub max_connections: Option<NonZeroU32>,
+    /// Connections to the server for this database.
+    pub max_database_connections: Option<NonZeroU32>,
+    /// Connections to the server for each user of this database.
+    pub max_connections_per_user: Option<NonZeroU32>,
+    /// Clients of this database.
+    pub max_clients: Option<NonZeroU32>,
+    /// Connections to the server that are kept open for each user of this database.
+    pub min_connections: Option<u32>,
     /// Who chooses the limit.
     #[serde(default, deserialize_with = "values::written")]
     pub control: Option<ControlChoice>,
@@ -185,6 +211,11 @@ impl DatabaseSection {
         DatabaseSection {
             upstream,
             mode: None,
+            max_connections: None,
+            max_database_connections: None,
+            max_connections_per_user: None,
+            max_clients: None,
+            min_connections: None,
             control: None,
             keep: None,
             min_mpl: None,
@@ -313,6 +344,37 @@ pub enum ConfigProblem {
         /// Their server.
         server: ServerAddress,
     },
+    /// Two databases share a server but not the number of its connections.
+    #[error(
+        "databases.{first} and databases.{second} are on one server, {server}, which has one \
+         number of connections: give both the same max_connections, or only one of them any"
+    )]
+    ConnectionsConflict {
+        /// A database.
+        first: String,
+        /// Another.
+        second: String,
+        /// Their server.
+        server: ServerAddress,
+    },
+    /// More connections would be kept open than there may be.
+    #[error("databases.{database}: min_connections = {min} is more than {key} = {max}")]
+    MinConnections {
+        /// The database.
+        database: String,
+        /// The connections to keep open.
+        min: u32,
+        /// The key of the bound.
+        key: &'static str,
+        /// The bound.
+        max: u32,
+    },
+    /// Connections would be kept open that no client could get.
+    #[error(
+        "databases.{0}: min_connections has no meaning with mode = \"session\", in which each \
+         client opens a connection of its own: remove it"
+    )]
+    MinConnectionsOfSessions(String),
     /// Every client that reaches the proxy would be let in without an explicit setting.
     #[error(
         "listen = {0} can be reached from other machines and there is no users_file, so that \
@@ -407,6 +469,8 @@ impl ConfigFile {
                 Some(path) => Users::load(path)?,
                 None => Users::default(),
             },
+            user_settings: user_settings(self.users),
+            max_clients: self.max_clients.map(NonZeroU32::get),
             timeouts: self.timeouts.over(defaults::TIMEOUTS),
             waiting_max: self.waiting_max.map_or(defaults::WAITING_MAX, NonZeroUsize::get),
             prepared_statements_max: self
@@ -460,6 +524,7 @@ impl TimeoutsSection {
             connect: period(self.connect, defaults.connect),
             abandoned: period(self.abandoned, defaults.abandoned),
             server_idle: period(self.server_idle, defaults.server_idle),
+            server_lifetime: patience(self.server_lifetime, defaults.server_lifetime),
             unreachable: patience(self.unreachable, defaults.unreachable),
             shutdown_grace: period(self.shutdown_grace, defaults.shutdown_grace),
         }
@@ -515,6 +580,7 @@ fn databases(sections: BTreeMap<String, DatabaseSection>) -> Result<Vec<Database
         return Err(ConfigProblem::NoDatabase);
     }
     let mut controls: HashMap<ServerAddress, (String, Control)> = HashMap::new();
+    let mut connections: HashMap<ServerAddress, (String, u32)> = HashMap::new();
     let mut databases = Vec::with_capacity(sections.len());
     for (name, section) in sections {
         let database = database(&name, section)?;
@@ -526,6 +592,14 @@ fn databases(sections: BTreeMap<String, DatabaseSection>) -> Result<Vec<Database
             Some(_) => {}
             None => {
                 controls.insert(database.server.clone(), (name.clone(), database.control));
+            }
+        }
+        if let Some(max) = database.limits.max_connections {
+            let server = database.server.clone();
+            let (first, other) = connections.entry(server).or_insert((name.clone(), max));
+            if *other != max {
+                let (first, server) = (first.clone(), database.server);
+                return Err(ConfigProblem::ConnectionsConflict { first, second: name, server });
             }
         }
         databases.push((name, database));
@@ -548,6 +622,7 @@ fn database(name: &str, section: DatabaseSection) -> Result<Database, ConfigProb
     }
     let control = control(name, &section)?;
     let watch = watch(name, &section)?;
+    let limits = limits(name, &section)?;
     Ok(Database {
         name: (name != "*").then(|| name.to_owned()),
         server: section.upstream.server,
@@ -556,9 +631,46 @@ fn database(name: &str, section: DatabaseSection) -> Result<Database, ConfigProb
         server_user: section.upstream.user,
         server_password: section.upstream.password,
         mode: section.mode.unwrap_or(defaults::MODE),
+        limits,
         control,
         watch,
     })
+}
+
+/// Returns what is said of users; a section that says nothing is left out.
+fn user_settings(sections: BTreeMap<String, UserSection>) -> HashMap<String, UserSettings> {
+    let settings = |UserSection { max_connections, max_clients }: UserSection| UserSettings {
+        max_connections: max_connections.map(NonZeroU32::get),
+        max_clients: max_clients.map(NonZeroU32::get),
+    };
+    let named = sections.into_iter().map(|(name, section)| (name, settings(section)));
+    named.filter(|(_, settings)| *settings != UserSettings::default()).collect()
+}
+
+/// Returns how many connections there may be for a database.
+fn limits(name: &str, section: &DatabaseSection) -> Result<DatabaseLimits, ConfigProblem> {
+    let limits = DatabaseLimits {
+        max_connections: section.max_connections.map(NonZeroU32::get),
+        max_database_connections: section.max_database_connections.map(NonZeroU32::get),
+        max_connections_per_user: section.max_connections_per_user.map(NonZeroU32::get),
+        max_clients: section.max_clients.map(NonZeroU32::get),
+        min_connections: section.min_connections.unwrap_or(0),
+    };
+    let min = limits.min_connections;
+    if min > 0 && section.mode == Some(PoolMode::Session) {
+        return Err(ConfigProblem::MinConnectionsOfSessions(name.to_owned()));
+    }
+    let bounds = [
+        ("max_connections", limits.max_connections),
+        ("max_database_connections", limits.max_database_connections),
+        ("max_connections_per_user", limits.max_connections_per_user),
+    ];
+    for (key, max) in bounds {
+        if let Some(max) = max.filter(|&max| min > max) {
+            return Err(ConfigProblem::MinConnections { database: name.to_owned(), min, key, max });
+        }
+    }
+    Ok(limits)
 }
 
 /// Whom to be to watch the server, if it is to be watched: a user of its own, or the upstream's.

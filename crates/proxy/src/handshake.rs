@@ -6,6 +6,7 @@ use tidegate_wire::error_response;
 use tidegate_wire::startup::CancelKey;
 use tidegate_wire::{Malformed, backend, frontend};
 
+use crate::accounts::ConnectionLimits;
 use crate::config::ChannelBindingMode;
 use crate::scram;
 use crate::scram::pass_through::{PassThrough, PassThroughError};
@@ -68,9 +69,22 @@ pub(crate) struct Handshake {
     is_proved: bool,
     /// The login is bound to the server's certificate.
     is_bound: bool,
+    /// What the server is asked about its connections.
+    pub(crate) question: Question,
     /// What the server reports of itself, to be repeated to clients.
     pub(crate) parameters: ServerParameters,
     pub(crate) key: Option<CancelKey>,
+}
+
+/// A question at the end of a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// There is none.
+    None,
+    /// It is put when the server is ready.
+    Wanted,
+    /// It has been put. `None` is no answer that makes sense.
+    Put(Option<ConnectionLimits>),
 }
 
 /// The client's side of a SCRAM exchange.
@@ -118,7 +132,13 @@ pub(crate) enum Progress {
 impl Handshake {
     pub(crate) fn new() -> Handshake {
         let (is_proved, is_bound) = (false, false);
-        Handshake { scram: None, is_proved, is_bound, parameters: Vec::new(), key: None }
+        let (question, parameters) = (Question::None, Vec::new());
+        Handshake { scram: None, is_proved, is_bound, question, parameters, key: None }
+    }
+
+    /// Begins a login that ends with a question about the server's connections.
+    pub(crate) fn asking() -> Handshake {
+        Handshake { question: Question::Wanted, ..Handshake::new() }
     }
 
     /// Takes one message of the server, over the TLS that there is; appends what is to be
@@ -137,8 +157,13 @@ impl Handshake {
                 self.parameters.push((name.into(), value.into()));
             }
             backend::tag::BACKEND_KEY_DATA => self.key = Some(backend::backend_key_data(payload)?),
+            backend::tag::READY_FOR_QUERY if self.question == Question::Wanted => {
+                frontend::encode_query(out, ConnectionLimits::QUERY.as_bytes());
+                self.question = Question::Put(None);
+            }
             backend::tag::READY_FOR_QUERY => return Ok(Progress::Ready),
             backend::tag::NOTICE | backend::tag::NEGOTIATE_PROTOCOL => {}
+            _ if matches!(self.question, Question::Put(_)) => self.answer(tag, payload)?,
             backend::tag::ERROR => {
                 return Err(UpstreamError::Refused {
                     code: error_response::field(payload, b'C'),
@@ -148,6 +173,22 @@ impl Handshake {
             other => return Err(UpstreamError::Unexpected(other)),
         }
         Ok(Progress::Continues)
+    }
+
+    /// Takes a message of the answer. A server may also refuse to give one.
+    fn answer(&mut self, tag: u8, payload: &[u8]) -> Result<(), UpstreamError> {
+        match tag {
+            backend::tag::DATA_ROW => {
+                let limits = ConnectionLimits::read(backend::data_row(payload)?);
+                self.question = Question::Put(limits);
+            }
+            backend::tag::ROW_DESCRIPTION
+            | backend::tag::COMMAND_COMPLETE
+            | backend::tag::EMPTY_QUERY
+            | backend::tag::ERROR => {}
+            other => return Err(UpstreamError::Unexpected(other)),
+        }
+        Ok(())
     }
 
     fn authenticate(

@@ -19,8 +19,11 @@ use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
 use crate::health::Health;
 use crate::watch::ServerSamples;
 
+mod connections;
 mod curve;
 mod watched;
+
+pub(crate) use connections::CountedConnections;
 
 /// Upper bounds of the histograms' buckets, microseconds.
 const BOUNDS_US: [u64; 16] = [
@@ -60,6 +63,8 @@ worker_counters! {
         "Client connections accepted.";
     logins_failed: Counter, "tidegate_logins_failed_total",
         "Logins refused: wrong password, unknown user or database.";
+    clients_refused: Counter, "tidegate_clients_refused_total",
+        "Clients refused because there are as many as may be.";
     tls_failures: Counter, "tidegate_tls_failures_total",
         "Clients whose TLS handshake or session failed.";
     protocol_errors: Counter, "tidegate_protocol_errors_total",
@@ -137,6 +142,8 @@ pub struct ServerMetrics {
     pub decisions: Arc<Decisions>,
     /// What is seen of it, if it is watched.
     pub(crate) samples: Option<Arc<ServerSamples>>,
+    /// Its connections.
+    pub(crate) connections: Option<CountedConnections>,
 }
 
 /// Where the admin interface finds what it shows.
@@ -178,6 +185,7 @@ impl MetricsSource {
         let mut page = Page(String::with_capacity(16 * 1024));
         self.gates(&mut page);
         self.decisions(&mut page);
+        connections::write(&mut page, &self.servers);
         watched::write(&mut page, &self.servers);
         for &(name, kind, help, of) in WORKER_METRICS {
             page.family(name, kind, help);
@@ -367,7 +375,7 @@ const GATE_METRICS: [GateMetric; 11] = [
     (
         "tidegate_permits_idle",
         Kind::Gauge,
-        "Transactions whose clients are idle, which do not count against the limit meanwhile.",
+        "Transactions whose clients are idle or that wait for a connection; they do not count.",
         |gate| gate.idle.into(),
     ),
     (

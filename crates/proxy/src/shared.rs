@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate_gate::Gate;
 
+use crate::accounts::Accounts;
 use crate::config::{Config, Database, ServerAddress};
 use crate::mailbox::Mailbox;
 use crate::net::{Connection, Stream};
@@ -89,6 +90,8 @@ impl Server {
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) servers: Vec<Server>,
+    /// How many connections there are to servers and of clients, and how many there may be.
+    pub(crate) accounts: Arc<Accounts>,
     /// For each configured database, its server.
     pub(crate) server_of: Vec<ServerIndex>,
     /// How TLS begins with clients, if it is offered.

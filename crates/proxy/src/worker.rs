@@ -34,12 +34,14 @@
 //! What the loop does with them is in `logins` (a client up to its first transaction), `clients`
 //! (a client's messages), `transactions` (from the request of a permit to its return), `upstreams`
 //! (opening connections, a server's messages), `cancels` (transactions whose client has gone, and
-//! cancel requests) and `overdue` (warnings of transactions that no longer count).
+//! cancel requests), `places` (which connections are opened, kept and given up) and
+//! `overdue` (warnings of transactions that no longer count).
 
 mod cancels;
 mod clients;
 mod logins;
 mod overdue;
+mod places;
 mod transactions;
 mod upstreams;
 
@@ -289,6 +291,7 @@ impl Worker {
     /// Events cannot be waited for.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
+        self.make_kept_pools();
         while !self.is_finished() {
             self.turn(&mut events)?;
         }
@@ -384,6 +387,9 @@ impl Worker {
                 Message::Cancel { key, requester } => self.cancel(key, requester),
                 Message::CancelEnded { client } => self.remove_client(client),
                 Message::Discounted(holder) => self.warn_of_overdue(&holder),
+                Message::Place { pool, place } => self.place_given(pool, place),
+                Message::GiveUpIdle { asked } => self.asked_for_idle(asked),
+                Message::KeepOpen { key } => self.pool_announced(&key),
                 Message::Shutdown { deadline } => self.begin_shutdown(deadline),
             }
             self.follow_up();
@@ -421,6 +427,7 @@ impl Worker {
 
     fn begin_shutdown(&mut self, deadline: Instant) {
         self.stopping = Some(deadline);
+        self.shared.accounts.upstreams.close_line();
         self.acceptor.listeners.clear();
         self.next_sweep = self.now;
         for slot in self.clients.slots() {
@@ -453,6 +460,9 @@ impl Worker {
         self.sweep_clients();
         self.sweep_upstreams();
         self.sweep_refused();
+        if self.stopping.is_none() {
+            self.sweep_places();
+        }
         self.sweep_cancel_requests();
         self.definitions.sweep();
         if let Some(more) = self.endings.unreported(self.now) {
@@ -484,7 +494,7 @@ impl Worker {
     fn publish_counts(&self) {
         let counts = [
             (&self.counters.clients, self.clients.len()),
-            (&self.counters.upstreams_open, self.upstreams.len()),
+            (&self.counters.upstreams_open, self.upstreams.open_count()),
             (&self.counters.upstreams_idle, self.upstreams.idle()),
             (&self.counters.upstreams_busy, self.upstreams.busy()),
         ];

@@ -495,7 +495,12 @@ impl Worker {
             if is_over(client.login_or_end_since(), timeouts.login) {
                 if matches!(client.state, ClientState::LoggingIn { .. }) {
                     let message = "login was not completed within the login timeout";
-                    self.refuse_login(slot, SqlState::PROTOCOL_VIOLATION, message);
+                    if let Some(why) = self.login_without_place(slot) {
+                        let message = format!("{message}: {why}");
+                        self.refuse_login(slot, SqlState::TOO_MANY_CONNECTIONS, &message);
+                    } else {
+                        self.refuse_login(slot, SqlState::PROTOCOL_VIOLATION, message);
+                    }
                 } else {
                     self.remove_client(slot);
                 }

@@ -138,7 +138,10 @@ impl Worker {
 
     fn start_login(&mut self, slot: ClientSlot, startup: Startup<'_>) -> Result<(), Refusal> {
         let proof = self.client_proof(slot)?;
-        let account = self.account(startup)?;
+        let full = |message| (SqlState::TOO_MANY_CONNECTIONS, message);
+        let place = self.place_for_client().map_err(full)?;
+        let mut account = self.account(startup)?;
+        account.places.push(place);
         let mut out = Vec::new();
         // Clients accept this message only before the first about authentication.
         if let Some(options) = unknown_options(startup) {
@@ -185,7 +188,7 @@ impl Worker {
         let class = self.class_of(&user, &settings);
         let pool = self.pool(database, entry, &name, &user);
         let session = ClientSession { settings, ..ClientSession::default() };
-        Ok(Account { user: user.into(), class, pool, session })
+        Ok(Account { user: user.into(), class, pool, session, places: Vec::new() })
     }
 
     fn class_of(&self, user: &str, settings: &Settings) -> Class {
@@ -195,7 +198,7 @@ impl Worker {
         if is_high { Class::High } else { Class::Normal }
     }
 
-    fn pool(
+    pub(super) fn pool(
         &mut self,
         database: DatabaseIndex,
         entry: &Database,
@@ -207,7 +210,14 @@ impl Worker {
             server_database: entry.server_database.as_deref().unwrap_or(asked).to_owned(),
             user: entry.server_user.as_deref().unwrap_or(client).to_owned(),
         };
+        if let Some(pool) = self.upstreams.find_pool(&key) {
+            return pool;
+        }
+        if entry.limits.min_connections > 0 {
+            self.announce_pool(&key);
+        }
         let shared = &self.shared;
+        let bounds = self.bounds_of_pool(&key, shared.server_of[database.0]);
         self.upstreams.pool(key, |key| {
             let secret = match &entry.server_password {
                 Some(password) => Some(Secret::Plain(password.clone())),
@@ -217,7 +227,7 @@ impl Worker {
             let user = key.user.clone();
             let users = shared.config.users.clone();
             let credentials = Credentials { user, secret, users, channel_binding };
-            Pool::new(key, shared.server_of[database.0], entry.mode, credentials)
+            Pool::new(key, shared.server_of[database.0], entry.mode, credentials, bounds)
         })
     }
 
@@ -256,6 +266,10 @@ impl Worker {
 
     /// Tells the client that it is who it says it is, after `out`.
     fn authenticated(&mut self, slot: ClientSlot, mut out: Vec<u8>) {
+        if let Err(message) = self.admit_client(slot) {
+            self.send_to_client(slot, &out);
+            return self.refuse_for_room(slot, &message);
+        }
         authentication::encode_ok(&mut out);
         self.send_to_client(slot, &out);
         self.await_parameters(slot);

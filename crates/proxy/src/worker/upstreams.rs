@@ -6,6 +6,7 @@ use tidegate_wire::error_response::{Severity, SqlState};
 use tidegate_wire::input::{Input, InputError, Side};
 use tidegate_wire::{Malformed, backend::tag, frontend, startup};
 
+use crate::capacity::Place;
 use crate::client::{Client, ClientSlot};
 use crate::config::PoolMode;
 use crate::handshake::{Progress, UpstreamError};
@@ -61,55 +62,35 @@ impl Worker {
                     return self.finish_client_login(slot, &parameters);
                 }
                 self.upstreams[pool].awaiting_parameters.push(slot);
-                if self.upstreams[pool].opening() == 0 {
-                    self.open_pooled(pool);
-                }
+                self.open_for_waiting(pool);
             }
         }
     }
 
     /// Opens connections for clients of session mode, a bounded number at a time.
-    fn open_for_sessions(&mut self) {
+    pub(super) fn open_for_sessions(&mut self) {
         while let Some(waiter) = self.upstreams.next_for_session() {
             // A client that has gone, or was told that it takes too long, needs none.
             let waits = self.clients.get(waiter).and_then(Client::awaiting_parameters);
             let Some(pool) = waits.map(|account| account.pool) else { continue };
-            match self.open(pool, Some(waiter)) {
-                Ok(upstream) => self.clients[waiter].set_own_upstream(upstream),
-                Err(error) => self.refuse_login_without_server(waiter, pool, &error),
-            }
+            self.upstreams[pool].sessions.push_back(waiter);
+            self.open_for_waiting(pool);
         }
     }
 
-    /// Opens one more connection of a pool.
-    fn open_pooled(&mut self, pool: PoolIndex) {
-        if let Err(error) = self.open(pool, None) {
-            self.opening_failed(pool, None, &error);
-        }
-    }
-
-    /// Opens a connection if more transactions wait than connections are expected. One in
-    /// quarantine is expected: the server that has to end its quarantine has to accept a new
-    /// connection too.
-    pub(super) fn open_for_waiting(&mut self, pool: PoolIndex) {
-        let is_quarantined = |it: &Upstream| matches!(it.state(), UpstreamState::Quarantined);
-        let expected = self.upstreams[pool].opening() + self.upstreams.count(pool, is_quarantined);
-        if expected < self.upstreams[pool].waiting.len() {
-            self.open_pooled(pool);
-        }
-    }
-
-    fn open(
+    pub(super) fn open(
         &mut self,
         pool: PoolIndex,
         client: Option<ClientSlot>,
+        place: Place,
     ) -> Result<UpstreamSlot, UpstreamError> {
         let server = self.shared.server(self.upstreams[pool].server);
         let connector = self.shared.connector(self.upstreams[pool].key.database);
         let token = |slot| Source::Upstream(slot).token();
         let registry = self.poll.registry();
-        let slot =
-            self.upstreams.open(pool, client, (server, connector), (registry, token), self.now)?;
+        let (for_whom, to, now) = ((client, place), (server, connector), self.now);
+        let slot = self.upstreams.open(pool, for_whom, to, (registry, token), now)?;
+        self.upstreams[slot].retires_at = self.retirement();
         self.counters.upstream_connects.fetch_add(1, Ordering::Relaxed);
         Ok(slot)
     }
@@ -153,7 +134,7 @@ impl Worker {
         }
         let mut out = Vec::new();
         startup::encode_startup(&mut out, parameters);
-        server.begin_login();
+        server.begin_login(self.shared.accounts.asks(pool.server));
         if let Err(error) = server.connection.send(&out) {
             self.lose_upstream(slot, &error.into());
         }
@@ -202,6 +183,9 @@ impl Worker {
 
     /// Handles what the server has sent; the connection keeps what is incomplete.
     fn upstream_bytes(&mut self, slot: UpstreamSlot, bytes: &[u8]) {
+        if self.upstreams.get(slot).is_some_and(Upstream::is_closing) {
+            return;
+        }
         let mut input = Input::new(Side::Server, bytes);
         let is_opening = |this: &Worker| this.upstreams.get(slot).map(Upstream::is_opening);
         if is_opening(self) == Some(true) {
@@ -258,12 +242,15 @@ impl Worker {
 
     /// The connection is ready for its first transaction.
     fn logged_in(&mut self, slot: UpstreamSlot) {
+        self.learn_limits(slot);
         let pool = self.upstreams[slot].pool;
+        self.upstreams[pool].keeps_open_at = None;
         let Some((parameters, client)) = self.upstreams.finish_login(slot, self.now) else {
             return;
         };
         self.open_for_sessions();
         if let Some(client) = client {
+            self.upstreams[pool].refused = None;
             return self.finish_client_login(client, &parameters);
         }
         for waiter in std::mem::take(&mut self.upstreams[pool].awaiting_parameters) {
@@ -274,30 +261,34 @@ impl Worker {
     }
 
     /// Tells those that wait for a connection why there is none.
-    fn opening_failed(
+    pub(super) fn opening_failed(
         &mut self,
         pool: PoolIndex,
         client: Option<ClientSlot>,
         error: &UpstreamError,
     ) {
         self.counters.upstream_connect_failures.fetch_add(1, Ordering::Relaxed);
-        if let Some(client) = client {
-            return self.refuse_login_without_server(client, pool, error);
-        }
         let (code, message) = self.describe(pool, error);
-        for waiter in std::mem::take(&mut self.upstreams[pool].awaiting_parameters) {
-            self.refuse_login(waiter, SqlState(&code), &message);
+        let is_full = code == SqlState::TOO_MANY_CONNECTIONS.0 && self.has_others_open(pool);
+        if let Some(client) = client {
+            if is_full {
+                self.await_place_again(client, pool);
+                return self.await_release(pool, &code, &message);
+            }
+            return self.refuse_login(client, SqlState(&code), &message);
         }
         // A connection that is in use comes free some time.
-        let is_in_use = |it: &Upstream| !it.is_opening();
-        if code == SqlState::TOO_MANY_CONNECTIONS.0 && self.upstreams.count(pool, is_in_use) > 0 {
+        if is_full {
             return self.await_release(pool, &code, &message);
+        }
+        for waiter in std::mem::take(&mut self.upstreams[pool].awaiting_parameters) {
+            self.refuse_login(waiter, SqlState(&code), &message);
         }
         tracing::warn!(message, "no upstream connection");
         self.fail_one_waiting(pool, SqlState(&code), &message);
     }
 
-    fn refuse_login_without_server(
+    pub(super) fn refuse_login_without_server(
         &mut self,
         client: ClientSlot,
         pool: PoolIndex,
@@ -360,6 +351,9 @@ impl Worker {
             return;
         };
         let (pool, client, is_opening) = (server.pool, server.client(), server.is_opening());
+        if !server.is_closing() && !matches!(error, UpstreamError::Refused { .. }) {
+            self.lost_contact(self.upstreams[pool].server, is_opening);
+        }
         self.remove_upstream(slot);
         if is_opening {
             self.opening_failed(pool, client, error);
@@ -380,8 +374,21 @@ impl Worker {
             self.remove_upstream(slot);
             return self.open_for_sessions();
         }
+        if server.is_closing() {
+            return;
+        }
         server.connection.send_last(frontend::TERMINATE);
-        self.remove_upstream(slot);
+        if self.stopping.is_some() {
+            return self.remove_upstream(slot);
+        }
+        let (was_quarantined, pool) =
+            (matches!(server.state(), UpstreamState::Quarantined), server.pool);
+        self.upstreams.begin_closing(slot, self.now);
+        // Its end may have been seen already.
+        self.follow_ups.resume_upstream(slot);
+        if was_quarantined {
+            self.open_for_waiting(pool);
+        }
     }
 
     /// Removes a connection. Its permit, if it has one, returns.
@@ -407,7 +414,12 @@ impl Worker {
                 {
                     self.lose_upstream(slot, &UpstreamError::TimedOut);
                 }
-                UpstreamState::Idle if age >= timeouts.server_idle => self.close_upstream(slot),
+                UpstreamState::Idle
+                    if age >= timeouts.server_idle && self.may_expire(server.pool) =>
+                {
+                    self.close_upstream(slot);
+                }
+                UpstreamState::Closing if age >= timeouts.connect => self.remove_upstream(slot),
                 UpstreamState::Abandoned(_) if age >= timeouts.abandoned => {
                     tracing::warn!("an abandoned transaction did not end; closing its connection");
                     self.remove_upstream(slot);

@@ -17,6 +17,7 @@ mod journal;
 mod load;
 mod logins;
 mod observe;
+mod places;
 mod protocol;
 mod sessions;
 mod settings;

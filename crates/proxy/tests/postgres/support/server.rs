@@ -44,10 +44,15 @@ pub(crate) fn server() -> Server {
 /// A server that only one test uses.
 pub(crate) fn own_server(authentication: Authentication) -> Postgres {
     let connections = CONNECTIONS_MAX.to_string();
-    let settings =
-        [("fsync", "off"), ("max_connections", &*connections), ("shared_buffers", "64MB")];
+    server_with(&[("max_connections", &*connections)], authentication)
+}
+
+/// A server that only one test uses, with settings of its own.
+pub(crate) fn server_with(own: &[(&str, &str)], authentication: Authentication) -> Postgres {
+    let settings = [("fsync", "off"), ("shared_buffers", "64MB")];
+    let settings = settings.iter().chain(own).copied().collect::<Vec<_>>();
     Postgres::start(Options {
-        settings: settings.map(|(name, value)| (name.into(), value.into())).into(),
+        settings: settings.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
         authentication,
     })
     .unwrap()
@@ -71,6 +76,7 @@ pub(crate) struct Setup {
     threads: usize,
     database: String,
     users: String,
+    sections: String,
     name: &'static str,
     upstream: String,
     server: Option<Server>,
@@ -89,6 +95,7 @@ pub(crate) fn setup(server: &Postgres, mode: &str) -> Setup {
         threads: 1,
         database: format!("mode = \"{mode}\"\n"),
         users: String::new(),
+        sections: String::new(),
         name: "*",
         upstream: format!("postgres://127.0.0.1:{}", server.port()),
         server: None,
@@ -119,6 +126,12 @@ impl Setup {
         self
     }
 
+    /// With one more section of the file, or several.
+    pub(crate) fn section(mut self, text: &str) -> Self {
+        writeln!(self.sections, "{text}").unwrap();
+        self
+    }
+
     /// With these lines as the user file.
     pub(crate) fn users(mut self, users: &str) -> Self {
         users.clone_into(&mut self.users);
@@ -138,11 +151,11 @@ impl Setup {
     }
 
     pub(crate) fn start(self) -> Proxy {
-        let Setup { top, threads, database, users, name, upstream, server } = self;
+        let Setup { top, threads, database, users, sections, name, upstream, server } = self;
         let text = format!(
             "listen = [\"127.0.0.1:0\"]\nadmin_listen = \"127.0.0.1:0\"\n\
              threads = {threads}\n{top}\n\
-             [databases.\"{name}\"]\nupstream = \"{upstream}\"\n{database}"
+             [databases.\"{name}\"]\nupstream = \"{upstream}\"\n{database}\n{sections}"
         );
         let directory = TempDir::new().unwrap();
         std::fs::write(directory.path().join("users.txt"), users).unwrap();
@@ -235,7 +248,8 @@ impl Proxy {
         }
     }
 
-    /// Ends the test: all clients have gone, nothing is left but idle upstream connections.
+    /// Ends the test: all clients have gone, nothing is left but idle upstream connections, and
+    /// each of these has its place.
     pub(crate) fn is_left_clean(&self) {
         self.wait_for("tidegate_clients", 0);
         self.comes_to_rest();
@@ -243,5 +257,10 @@ impl Proxy {
             let open = self.metric("tidegate_upstreams_open");
             (open == self.metric("tidegate_upstreams_idle")).then_some(())
         });
+        eventually("a place for every upstream connection", || {
+            let places = self.metric("tidegate_server_connections");
+            (places == self.metric("tidegate_upstreams_open")).then_some(())
+        });
+        self.wait_for("tidegate_server_connections_awaited", 0);
     }
 }
