@@ -112,8 +112,8 @@ class PrivatePostgres:
 
 
 @contextlib.contextmanager
-def postgres(parent, scale=1):
-    """Start a private server with pgbench's tables at a scale."""
+def postgres(parent, scale=1, more=None):
+    """Start a private server with pgbench's tables at a scale, and more settings."""
     directory, rights = pathlib.Path(parent, "postgres"), unprivileged()
     directory.mkdir()
     if rights:
@@ -124,7 +124,7 @@ def postgres(parent, scale=1):
     with undisturbed():
         subprocess.run([find_program("initdb"), "-D", data, "-U", "postgres", "-A", "trust",
                         "--no-sync", "--no-instructions"], cwd=directory, **quiet, **rights)
-    settings = {**POSTGRES_SETTINGS, "port": port, "listen_addresses": "127.0.0.1",
+    settings = {**POSTGRES_SETTINGS, **(more or {}), "port": port, "listen_addresses": "127.0.0.1",
                 "unix_socket_directories": directory}
     command = [find_program("postgres"), "-D", data]
     command += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
@@ -151,12 +151,13 @@ def direct(server, _directory):
 
 
 @contextlib.contextmanager
-def pgbouncer(server, directory, pool):
-    """PgBouncer in transaction mode with a pool of `pool` connections."""
+def pgbouncer(server, directory, pool, more=()):
+    """PgBouncer in transaction mode with a pool of `pool` connections, and more settings."""
     rights, port = unprivileged(), free_port()
     users, ini, log = directory / "users.txt", directory / "pgbouncer.ini", directory / "log"
     users.write_text('"postgres" ""\n')
-    ini.write_text(PGBOUNCER_INI.format(upstream=server.port, port=port, users=users, pool=pool))
+    text = PGBOUNCER_INI.format(upstream=server.port, port=port, users=users, pool=pool)
+    ini.write_text("\n".join([text, *more, ""]))
     with log.open("w") as output, \
             started([find_program("pgbouncer"), "-q", ini], cwd=directory, stdout=output,
                     stderr=output, **rights) as process:

@@ -10,7 +10,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_control::{Algorithm, ControlChoice};
 use tidegate_gate::ClassGoal;
 use tidegate_proxy::Running;
-use tidegate_proxy::config::{ClientAuthentication, Config, ListenAddress, PoolMode, SslMode};
+use tidegate_proxy::config::{
+    ClientAuthentication, Config, ListenAddress, PoolMode, SessionStatePolicy, SslMode,
+};
 use tidegate_proxy::config_file::{
     AdminAddress, ConfigError, ConfigFile, DatabaseSection, UpstreamUrl,
 };
@@ -76,10 +78,19 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "ADDRESS")]
     admin_listen: Option<AdminAddress>,
 
-    /// How long a client keeps an upstream connection: transaction or session. LISTEN, temporary
-    /// tables and session settings need session [default: transaction]
+    /// How long a client keeps an upstream connection: transaction or session [default:
+    /// transaction]
     #[arg(long)]
     mode: Option<PoolMode>,
+
+    /// What becomes of temporary tables, LISTEN and other session state in transaction mode: pin,
+    /// warn or refuse
+    ///
+    /// With pin, the client keeps its upstream connection until the state is gone; with warn it is
+    /// removed after the transaction; with refuse the statement fails. Settings (SET) follow the
+    /// client in any case. docs/transaction-mode.md has the details [default: pin]
+    #[arg(long, value_name = "POLICY")]
+    session_state: Option<SessionStatePolicy>,
 
     /// Controller that chooses the limit: paired-comparison, hill-climbing, vegas and many more, or
     /// fixed:N. observe leaves the limit at --max-mpl and reports what it would set
@@ -215,6 +226,7 @@ impl ProxyArguments {
         }
         database.keep = self.keep.or(database.keep);
         database.mode = self.mode.or(database.mode);
+        database.session_state = self.session_state.or(database.session_state);
         database.min_mpl = self.min_mpl.or(database.min_mpl);
         database.max_mpl = self.max_mpl.or(database.max_mpl);
         database.start_mpl = self.start_mpl.or(database.start_mpl);

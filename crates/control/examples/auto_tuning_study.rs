@@ -457,7 +457,7 @@ fn parabola_tables() {
 const CONTROLLERS: [(Algorithm, &str); 3] = [
     (Algorithm::StudyHillClimbing, "hill climbing"),
     (Algorithm::StudyGlobalParabola, "global parabola"),
-    (Algorithm::GaussianProcess, "our default"),
+    (Algorithm::GaussianProcess, "Gaussian process"),
 ];
 
 /// Intervals until a limit of the region was in force: the median run, and how many never had one.
@@ -692,7 +692,7 @@ threads: either its server was never at 1, or it was far slower there than on ou
 a guess below 20. With a lowest limit of 11 we see the same as the study. With 10 % noise the
 parabola with Γ = 0.333 drifts down everywhere, as in the sweep of Γ.
 
-**Our default** has no counterpart in the study; its rows are there to compare. It is told the
+**The Gaussian process** has no counterpart in the study; its rows are there to compare. It is told the
 study's two processors and 48 disks.";
 
 const SWITCH_TEXT: &str = "\

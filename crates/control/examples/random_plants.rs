@@ -255,4 +255,6 @@ const LIMITS: &str = "\
   phase has the same part.
 - A slow plant into which too many were let takes long to come out of thrashing under any limit; the
   throughput of the best fixed limit is without that time.
-- Controllers that look for a limit for latency's sake do not aim at the best throughput.";
+- Controllers that look for a limit for latency's sake do not aim at the best throughput.
+- `paired-comparison`, the default, compares windows of 100 ms. These plants have one observation a
+  second, so that its comparisons take ten times as long as on a server.";

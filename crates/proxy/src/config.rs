@@ -41,6 +41,29 @@ pub enum PoolMode {
     Session,
 }
 
+/// What becomes of session state that cannot follow a client in transaction mode: temporary tables,
+/// LISTEN, session-level advisory locks and the like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionStatePolicy {
+    /// The client keeps its connection until the state is gone.
+    #[default]
+    Pin,
+    /// The state is removed after the transaction; the client and the log are told.
+    Warn,
+    /// A statement that would make it fails. What is noticed too late is treated as with `Warn`.
+    Refuse,
+}
+
+/// After which transactions of transaction mode the session is asked for its state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionStateCheck {
+    /// After those whose statements can change it, as far as their text tells.
+    #[default]
+    Noticed,
+    /// After every transaction, for what functions do inside.
+    Always,
+}
+
 /// A database that clients can ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Database {
@@ -60,6 +83,10 @@ pub struct Database {
     pub mode: PoolMode,
     /// How many connections there may be, and how many are kept open.
     pub limits: DatabaseLimits,
+    /// What becomes of session state that cannot follow a client.
+    pub session_state: SessionStatePolicy,
+    /// When session state is looked for.
+    pub session_state_check: SessionStateCheck,
     /// How the server's limit is found.
     pub control: Control,
     /// Whom to be to watch the server; `None` does not watch it. The first database of a server

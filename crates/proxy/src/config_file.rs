@@ -15,7 +15,8 @@ use tidegate_gate::ClassGoal;
 
 use crate::config::{
     ClientAuthentication, ClientTls, Config, Control, Database, DatabaseLimits, HighPriority,
-    ListenAddress, PoolMode, ServerAddress, SslMode, Timeouts, TlsVersion, UserSettings,
+    ListenAddress, PoolMode, ServerAddress, SessionStateCheck, SessionStatePolicy, SslMode,
+    Timeouts, TlsVersion, UserSettings,
     WatchLogin,
 };
 pub use crate::upstream_url::UpstreamUrl;
@@ -180,6 +181,10 @@ pub struct DatabaseSection {
     pub max_clients: Option<NonZeroU32>,
     /// Connections to the server that are kept open for each user of this database.
     pub min_connections: Option<u32>,
+    /// What becomes of session state that cannot follow a client in transaction mode.
+    pub session_state: Option<SessionStatePolicy>,
+    /// When session state is looked for in transaction mode.
+    pub session_state_check: Option<SessionStateCheck>,
     /// Who chooses the limit.
     #[serde(default, deserialize_with = "values::written")]
     pub control: Option<ControlChoice>,
@@ -216,6 +221,8 @@ impl DatabaseSection {
             max_connections_per_user: None,
             max_clients: None,
             min_connections: None,
+            session_state: None,
+            session_state_check: None,
             control: None,
             keep: None,
             min_mpl: None,
@@ -632,6 +639,8 @@ fn database(name: &str, section: DatabaseSection) -> Result<Database, ConfigProb
         server_password: section.upstream.password,
         mode: section.mode.unwrap_or(defaults::MODE),
         limits,
+        session_state: section.session_state.unwrap_or_default(),
+        session_state_check: section.session_state_check.unwrap_or_default(),
         control,
         watch,
     })

@@ -29,6 +29,7 @@ mod net;
 mod replies;
 pub mod scram;
 mod session;
+mod session_state;
 mod settings;
 mod shared;
 mod slots;

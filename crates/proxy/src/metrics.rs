@@ -21,9 +21,11 @@ use crate::watch::ServerSamples;
 
 mod connections;
 mod curve;
+mod session_state;
 mod watched;
 
 pub(crate) use connections::CountedConnections;
+use session_state::KindCounters;
 
 /// Upper bounds of the histograms' buckets, microseconds.
 const BOUNDS_US: [u64; 16] = [
@@ -43,6 +45,12 @@ macro_rules! worker_counters {
         #[repr(align(128))]
         pub struct WorkerCounters {
             $(#[doc = $help] pub $field: AtomicU64,)*
+            /// Times that session state of each kind pinned a client.
+            pub(crate) session_state_pinned: KindCounters,
+            /// Times that session state of each kind was removed after its transaction.
+            pub(crate) session_state_removed: KindCounters,
+            /// Times that a statement was refused because of each kind.
+            pub(crate) session_state_refused: KindCounters,
         }
 
         const WORKER_METRICS: &[WorkerMetric] =
@@ -77,6 +85,10 @@ worker_counters! {
         "Cancel requests received.";
     clients_lost: Counter, "tidegate_clients_lost_total",
         "Clients that vanished inside a transaction.";
+    clients_pinned: Gauge, "tidegate_clients_pinned",
+        "Clients of transaction mode that keep their upstream connection for its session state.";
+    inspections: Counter, "tidegate_session_inspections_total",
+        "Queries of the proxy's own that asked a session for its state.";
     statements_prepared: Counter, "tidegate_statements_prepared_total",
         "Statements the proxy prepared by itself on an upstream connection.";
     bytes_from_clients: Counter, "tidegate_bytes_from_clients_total",
@@ -193,6 +205,7 @@ impl MetricsSource {
                 self.workers.iter().map(|worker| of(worker).load(Ordering::Relaxed)).sum();
             page.sample(name, &[], sum);
         }
+        session_state::write(&mut page, &self.workers);
         process(&mut page);
         page.0
     }

@@ -30,6 +30,8 @@ use std::collections::VecDeque;
 
 use tidegate_wire::backend::tag;
 
+use crate::session_state::Kinds;
+
 /// Identifies a statement's definition; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct StatementId(pub(crate) u64);
@@ -45,6 +47,12 @@ pub(crate) enum ExpectedReply {
     Parse(Option<StatementId>),
     /// To the client's Parse of a name that is taken; is an error.
     ParseTaken,
+    /// To what the proxy has sent instead of the client's simple query, which it refuses: an error,
+    /// which is replaced.
+    RefusedQuery(Kinds),
+    /// To what the proxy has sent instead of the client's Parse, which it refuses: an error, which
+    /// is replaced.
+    RefusedParse(Kinds),
     Bind,
     Describe,
     Execute,
@@ -71,10 +79,19 @@ impl ExpectedReply {
         matches!(
             self,
             ExpectedReply::Query
+                | ExpectedReply::RefusedQuery(_)
                 | ExpectedReply::Sync
                 | ExpectedReply::OwnQuery
                 | ExpectedReply::OwnSync
         )
+    }
+
+    /// Returns for what the client's message is refused, if it is.
+    fn refused(self) -> Option<Kinds> {
+        match self {
+            ExpectedReply::RefusedQuery(kinds) | ExpectedReply::RefusedParse(kinds) => Some(kinds),
+            _ => None,
+        }
     }
 
     /// Returns whether it asks a server that skips messages to go on.
@@ -85,9 +102,10 @@ impl ExpectedReply {
     /// Returns whether a message of type `tag` is the last of the answer.
     fn is_answered_by(self, tag: u8) -> bool {
         match self {
-            ExpectedReply::Parse(_) | ExpectedReply::ParseTaken | ExpectedReply::OwnParse(_) => {
-                tag == tag::PARSE_COMPLETE
-            }
+            ExpectedReply::Parse(_)
+            | ExpectedReply::ParseTaken
+            | ExpectedReply::RefusedParse(_)
+            | ExpectedReply::OwnParse(_) => tag == tag::PARSE_COMPLETE,
             ExpectedReply::Bind => tag == tag::BIND_COMPLETE,
             ExpectedReply::Close | ExpectedReply::OwnClose(_) => tag == tag::CLOSE_COMPLETE,
             ExpectedReply::Describe => matches!(tag, tag::ROW_DESCRIPTION | tag::NO_DATA),
@@ -125,6 +143,8 @@ pub(crate) enum Verdict {
     Pass,
     /// It answers the proxy.
     Swallow,
+    /// It is the error that stands for the proxy's refusal of these, which the client gets instead.
+    Replace(Kinds),
 }
 
 /// The replies one upstream connection owes, oldest first.
@@ -197,7 +217,9 @@ impl Replies {
                 self.copy_in = false;
                 return;
             }
-            ExpectedReply::Query | ExpectedReply::OwnQuery => self.batch_open = false,
+            ExpectedReply::Query | ExpectedReply::RefusedQuery(_) | ExpectedReply::OwnQuery => {
+                self.batch_open = false;
+            }
             ExpectedReply::CopyEnd => {}
             _ => self.batch_open = true,
         }
@@ -228,8 +250,11 @@ impl Replies {
         mut ended: impl FnMut(ExpectedReply, MessageOutcome),
     ) -> Verdict {
         let front = self.owed.front().copied();
-        let verdict = match front {
-            Some(owed) if owed.is_own() => Verdict::Swallow,
+        let refused = front.filter(|_| tag == tag::ERROR).and_then(ExpectedReply::refused);
+        let verdict = match (front, refused) {
+            (_, Some(kinds)) => Verdict::Replace(kinds),
+            // What a client listens for may come at any time.
+            (Some(owed), _) if owed.is_own() && tag != tag::NOTIFICATION => Verdict::Swallow,
             _ => Verdict::Pass,
         };
         match tag {

@@ -10,8 +10,11 @@ use tidegate_wire::error_response;
 use tidegate_wire::frontend::{self, BindNames, Target, tag};
 use tidegate_wire::input::Message;
 
+use crate::config::SessionStatePolicy;
 use crate::net::BatchOutput;
-use crate::replies::{ExpectedReply, MessageOutcome, Replies, Verdict};
+use crate::replies::{ExpectedReply, MessageOutcome, Replies, StatementId, Verdict};
+use crate::session_state::look::{self, Look};
+use crate::session_state::{self, CustomNames, Kind, Kinds, Watch};
 use crate::settings::Settings;
 use crate::statements::{self, ClientStatements, Definitions, Prepared, Statement};
 
@@ -20,6 +23,9 @@ use crate::statements::{self, ClientStatements, Definitions, Prepared, Statement
 pub(crate) struct ClientSession {
     pub(crate) statements: ClientStatements,
     pub(crate) settings: Settings,
+    /// What the settings were at the login: what RESET goes back to.
+    pub(crate) first_settings: Settings,
+    pub(crate) custom_names: CustomNames,
 }
 
 /// What is set up on an upstream connection, and what it still owes.
@@ -32,8 +38,10 @@ pub(crate) struct ServerSession {
     /// The error that answered a query of the proxy's own.
     pub(crate) own_error: Option<Vec<u8>>,
     pub(crate) settings: Settings,
-    /// A client has run SET, RESET or DISCARD: there may be settings that were not reported.
+    /// There may be settings that are not known.
     pub(crate) is_altered: bool,
+    /// In transaction mode, what else a client may have left behind.
+    pub(crate) watch: Watch,
     /// The server refused to run a plan because its result type has changed.
     pub(crate) is_plan_outdated: bool,
     /// Parse messages the proxy has sent by itself.
@@ -60,6 +68,7 @@ impl ServerSession {
             own_error: None,
             settings: Settings::default(),
             is_altered: false,
+            watch: Watch::default(),
             is_plan_outdated: false,
             own_parses: 0,
             statements: ServerStatements::default(),
@@ -100,6 +109,21 @@ impl ServerSession {
         self.own_error = None;
         self.statements.unnamed_is_current = false;
         self.replies.begin_lending();
+        self.watch.begin_lending();
+    }
+
+    /// A simple query of the proxy's own was sent to the server, which forgets its unnamed
+    /// statement then.
+    pub(crate) fn own_query_sent(&mut self) {
+        self.replies.sent(ExpectedReply::OwnQuery);
+        self.statements.unnamed_is_current = false;
+    }
+
+    /// All session state has been discarded.
+    pub(crate) fn cleaned(&mut self) {
+        self.statements = ServerStatements::default();
+        self.settings = Settings::default();
+        self.is_altered = false;
     }
 }
 
@@ -123,8 +147,14 @@ pub(crate) enum Naming<'a> {
         definitions: &'a mut Definitions,
         /// Most statements on one upstream connection.
         prepared_max: usize,
+        /// What becomes of session state that cannot follow the client.
+        policy: SessionStatePolicy,
     },
 }
+
+/// A text that every server refuses: it stands for one that the proxy refuses, so that the server's
+/// transaction fails with it.
+const REFUSED: &[u8] = b")";
 
 /// Passes one client message on: all of it, or as much as has arrived of a long one. It was taken
 /// off the gather's input.
@@ -138,14 +168,17 @@ pub(crate) fn to_server(
     naming: &mut Naming<'_>,
     out: &mut BatchOutput<'_>,
 ) -> Result<(), Violation> {
-    if let Naming::Shared { definitions, prepared_max } = naming
+    if let Naming::Shared { definitions, prepared_max, policy } = naming
         && matches!(message.tag(), tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE)
         && !server.replies.is_skipping()
     {
         let mut translation = Translation {
             statements: &mut client.statements,
+            custom_names: &mut client.custom_names,
+            search_path: client.settings.get("search_path"),
             server,
             prepared_max: *prepared_max,
+            policy: *policy,
             out,
         };
         return match message.tag() {
@@ -155,14 +188,95 @@ pub(crate) fn to_server(
             _ => translation.close(message),
         };
     }
-    if let Some(owed) = owed_for(message.tag())? {
-        server.replies.sent(owed);
-    }
     if message.tag() == tag::QUERY {
         client.statements.forget_unnamed();
     }
+    if let Naming::Shared { policy, .. } = naming {
+        if let Some(refused) = look_at(message, &mut client.custom_names, server, *policy) {
+            frontend::encode_query(out.spill(), REFUSED);
+            server.replies.sent(ExpectedReply::RefusedQuery(refused));
+            return Ok(());
+        }
+        let text = message.payload();
+        if message.tag() == tag::QUERY && deallocate(text, &mut client.statements, server, out) {
+            frontend::encode_query(out.spill(), DEALLOCATE_STAND_IN);
+            server.replies.sent(ExpectedReply::Query);
+            return Ok(());
+        }
+    }
+    if let Some(owed) = owed_for(message.tag())? {
+        server.replies.sent(owed);
+    }
     out.pass(message.range());
     Ok(())
+}
+
+/// The statement that stands for one of a client's in its DEALLOCATE, so that the server answers
+/// and others keep what they share. No definition has this number.
+const STAND_IN: StatementId = StatementId(0);
+const DEALLOCATE_STAND_IN: &[u8] = b"DEALLOCATE tidegate_0";
+
+/// If a text is a DEALLOCATE of a statement that the client has prepared by the protocol, forgets
+/// that statement and prepares what is to be deallocated instead. Returns whether it is.
+fn deallocate(
+    text: &[u8],
+    statements: &mut ClientStatements,
+    server: &mut ServerSession,
+    out: &mut BatchOutput<'_>,
+) -> bool {
+    let is_deallocate = server.watch.releases() && server.status != TransactionStatus::Failed;
+    let name = if is_deallocate { look::deallocated_name(text) } else { None };
+    let Some(name) = name.filter(|name| statements.get(name).is_some()) else { return false };
+    statements.remove(&name);
+    // Neither of them can fail, not even in a transaction that has failed.
+    let stand_in = statements::server_name(STAND_IN);
+    frontend::encode_close(out.spill(), Target::Statement, &stand_in);
+    server.replies.sent(ExpectedReply::OwnClose(Some(STAND_IN)));
+    frontend::encode_parse(out.spill(), &stand_in, &frontend::definition(b""));
+    server.replies.sent(ExpectedReply::OwnParse(Some(STAND_IN)));
+    true
+}
+
+/// Looks at a message that runs something without being prepared. Returns for what it is refused,
+/// if it is.
+fn look_at(
+    message: &Message<'_>,
+    custom_names: &mut CustomNames,
+    server: &mut ServerSession,
+    policy: SessionStatePolicy,
+) -> Option<Kinds> {
+    let payload = message.payload();
+    match message.tag() {
+        tag::QUERY => {
+            let mut names = Vec::new();
+            let look = look::look(payload, &mut names);
+            // The rest of a long one would follow what it is replaced by.
+            let is_whole = payload.len() == message.announced_payload_len();
+            let refused = session_state::refused(policy, &look).filter(|_| is_whole);
+            if refused.is_none() {
+                server.watch.notice(look);
+                server.watch.notice_names(&names, custom_names);
+            }
+            if !is_whole {
+                server.watch.expect_rest();
+            }
+            refused
+        }
+        tag::FUNCTION_CALL => {
+            let number = payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+            if !look::is_harmless_function(number) {
+                let may = Kinds::INSPECTED.with(Kind::FixedSetting);
+                server.watch.notice(Look { may, ..Look::default() });
+            }
+            None
+        }
+        _ => None,
+    }
+}
+
+/// Looks at more of a long message that is passed on as it is. `is_last` if it ends here.
+pub(crate) fn rest_to_server(bytes: &[u8], is_last: bool, server: &mut ServerSession) {
+    server.watch.rest_of_message(bytes, is_last);
 }
 
 /// Prepares a named statement without the server, if the message names nothing new: the definition
@@ -170,17 +284,19 @@ pub(crate) fn to_server(
 /// first Bind. Tells whether it did.
 pub(crate) fn prepare_without_server(
     payload: &[u8],
-    statements: &mut ClientStatements,
+    client: &mut ClientSession,
     definitions: &mut Definitions,
 ) -> bool {
+    let ClientSession { statements, settings, .. } = client;
     let Ok(parse) = frontend::parse(payload) else {
         return false;
     };
     if parse.name.is_empty() || statements.get(parse.name).is_some() || statements.is_full() {
         return false;
     }
-    let statement = definitions.intern(parse.definition);
-    let is_accepted = statement.is_accepted();
+    let statement = definitions.intern(parse.definition, settings.get("search_path"));
+    // What may be refused is not prepared behind the back of the one who refuses.
+    let is_accepted = statement.is_accepted() && statement.look.sure.is_empty();
     if is_accepted {
         statements.insert(parse.name, statement);
     }
@@ -206,8 +322,11 @@ fn owed_for(tag: u8) -> Result<Option<ExpectedReply>, Violation> {
 /// The messages that name statements, on their way to a shared connection.
 struct Translation<'a, 'b> {
     statements: &'a mut ClientStatements,
+    custom_names: &'a mut CustomNames,
+    search_path: Option<&'a str>,
     server: &'a mut ServerSession,
     prepared_max: usize,
+    policy: SessionStatePolicy,
     out: &'a mut BatchOutput<'b>,
 }
 
@@ -219,15 +338,8 @@ impl Translation<'_, '_> {
     ) -> Result<(), Violation> {
         let payload = message.payload();
         // A long unnamed Parse comes in pieces; its name is at the head.
-        if payload.first() == Some(&0) {
-            match frontend::parse(payload) {
-                Ok(parse) => self.statements.remember_unnamed(parse.definition),
-                Err(_) => self.statements.forget_unnamed(),
-            }
-            self.server.statements.unnamed_is_current = true;
-            self.server.statements.unnamed_pending += 1;
-            self.server.replies.sent(ExpectedReply::Parse(None));
-            self.out.pass(message.range());
+        if let Some((0, definition)) = payload.split_first() {
+            self.parse_unnamed(message, definition);
             return Ok(());
         }
         let parse = frontend::parse(payload)?;
@@ -238,7 +350,11 @@ impl Translation<'_, '_> {
         if self.statements.is_full() {
             return Err(Violation::TooManyStatements);
         }
-        let statement = definitions.intern(parse.definition);
+        let statement = definitions.intern(parse.definition, self.search_path);
+        if let Some(refused) = session_state::refused(self.policy, &statement.look) {
+            self.refuse_parse(refused);
+            return Ok(());
+        }
         if self.server.statements.prepared.touch(statement.id) {
             self.server.replies.sent(ExpectedReply::ProxyParse(statement.id));
         } else {
@@ -246,6 +362,53 @@ impl Translation<'_, '_> {
         }
         self.statements.change(parse.name, Some(statement));
         Ok(())
+    }
+
+    /// Parses the unnamed statement, of whose definition there is as much as has arrived.
+    fn parse_unnamed(&mut self, message: &Message<'_>, definition: &[u8]) {
+        let is_whole = message.payload().len() == message.announced_payload_len();
+        let look = self.look_at_unnamed(definition);
+        if let Some(refused) = session_state::refused(self.policy, &look).filter(|_| is_whole) {
+            self.statements.forget_unnamed();
+            self.server.statements.unnamed_is_current = false;
+            return self.refuse_parse(refused);
+        }
+        self.server.watch.notice_release(look);
+        let text = statements::query_of(definition);
+        if is_whole && deallocate(text, self.statements, self.server, self.out) {
+            let definition = frontend::definition(DEALLOCATE_STAND_IN);
+            self.statements.remember_unnamed(&definition);
+            frontend::encode_parse(self.out.spill(), b"", &definition);
+            self.server.statements.unnamed_is_current = true;
+            self.server.statements.unnamed_pending += 1;
+            self.server.replies.sent(ExpectedReply::Parse(None));
+            return;
+        }
+        match frontend::parse(message.payload()) {
+            Ok(parse) => self.statements.remember_unnamed(parse.definition),
+            Err(_) => self.statements.forget_unnamed(),
+        }
+        if !is_whole {
+            self.server.watch.expect_rest();
+        }
+        self.server.statements.unnamed_is_current = true;
+        self.server.statements.unnamed_pending += 1;
+        self.server.replies.sent(ExpectedReply::Parse(None));
+        self.out.pass(message.range());
+    }
+
+    /// Looks at the unnamed statement; what it may leave behind counts when it is bound.
+    fn look_at_unnamed(&mut self, definition: &[u8]) -> Look {
+        let mut names = Vec::new();
+        let look = look::look(statements::query_of(definition), &mut names);
+        self.server.watch.set_unnamed(look);
+        self.server.watch.notice_names(&names, self.custom_names);
+        look
+    }
+
+    fn refuse_parse(&mut self, refused: Kinds) {
+        frontend::encode_parse(self.out.spill(), b"", &frontend::definition(REFUSED));
+        self.server.replies.sent(ExpectedReply::RefusedParse(refused));
     }
 
     /// The name is taken: the server itself says so when it sees its own name a second time.
@@ -258,6 +421,7 @@ impl Translation<'_, '_> {
     fn bind(&mut self, message: &Message<'_>) -> Result<(), Violation> {
         let names = frontend::bind_names(message.payload())?;
         let statement = self.resolve(names.statement);
+        self.notice_bound(names.statement);
         self.server.replies.sent(ExpectedReply::Bind);
         let Some(statement) = statement else {
             self.out.pass(message.range());
@@ -270,6 +434,16 @@ impl Translation<'_, '_> {
         frontend::encode_bind_head(self.out.spill(), names, rest_len);
         self.out.pass(rest);
         Ok(())
+    }
+
+    /// The statement that the client calls `name` is about to run.
+    fn notice_bound(&mut self, name: &[u8]) {
+        if name.is_empty() {
+            self.server.watch.notice_unnamed();
+        } else if let Some(statement) = self.statements.get(name) {
+            self.server.watch.notice(statement.look);
+            self.server.watch.notice_names(&statement.custom_names, self.custom_names);
+        }
     }
 
     fn describe(&mut self, message: &Message<'_>) -> Result<(), Violation> {
@@ -345,6 +519,8 @@ impl Translation<'_, '_> {
         }
         self.server.statements.unnamed_pending += 1;
         if let Some(definition) = self.statements.unnamed() {
+            let look = look::look(statements::query_of(definition), &mut Vec::new());
+            self.server.watch.set_unnamed(look);
             frontend::encode_parse(self.out.spill(), b"", definition);
             self.server.own_parses += 1;
             self.server.replies.sent(ExpectedReply::OwnParse(None));
@@ -383,6 +559,12 @@ pub(crate) fn from_server(
         (backend::tag::COMMAND_COMPLETE, Verdict::Pass) => {
             command_complete(payload, &mut client.statements, server);
         }
+        (backend::tag::DATA_ROW, Verdict::Swallow) => {
+            if let Some(findings) = &mut server.watch.findings {
+                findings.row(payload);
+            }
+        }
+        (backend::tag::ERROR, Verdict::Replace(_)) => server.failed = true,
         (backend::tag::ERROR, Verdict::Pass) => {
             server.failed = true;
             server.is_plan_outdated |= error_response::field(payload, b'R') == OUTDATED_PLAN;
@@ -440,14 +622,9 @@ fn record_fate(
 
 /// A command of the client's own has been completed, perhaps one that changes what is set up.
 fn command_complete(payload: &[u8], statements: &mut ClientStatements, server: &mut ServerSession) {
-    let (is_deallocation, is_setting) = match payload {
-        b"DEALLOCATE ALL\0" => (true, false),
-        b"DISCARD ALL\0" => (true, true),
-        b"SET\0" | b"RESET\0" => (false, true),
-        _ => return,
-    };
-    server.is_altered |= is_setting;
-    if is_deallocation {
+    let tag = payload.strip_suffix(b"\0").unwrap_or(payload);
+    server.watch.completed(tag);
+    if matches!(tag, b"DEALLOCATE ALL" | b"DISCARD ALL") {
         let prepared = &mut server.statements.prepared;
         statements.clear();
         prepared.clear();
@@ -496,6 +673,18 @@ pub(crate) fn wind_up(server: &mut ServerSession, out: &mut Vec<u8>) {
     if server.replies.is_quiet() && server.status != TransactionStatus::Idle {
         frontend::encode_query(out, b"ROLLBACK");
         server.replies.sent(ExpectedReply::OwnQuery);
+    }
+}
+
+/// The messages that discard all session state of a connection that has been brought back to rest.
+/// When they have been answered without an error, [`Watch::take_cleaned`] says so.
+pub(crate) fn clean(server: &mut ServerSession, out: &mut Vec<u8>) {
+    server.own_error = None;
+    server.watch.begin_cleaning();
+    // DISCARD ALL has to come alone.
+    for sql in ["RESET ROLE", "DISCARD ALL"] {
+        frontend::encode_query(out, sql.as_bytes());
+        server.own_query_sent();
     }
 }
 

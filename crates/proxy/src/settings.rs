@@ -1,11 +1,15 @@
 //! Session settings that follow a client from one upstream connection to the next.
 //!
 //! In transaction mode a client's transactions run on whichever connection is free. The parameters
-//! of its start-up packet, and those it changes by SET and the server reports (`ParameterStatus`),
-//! are remembered here; before its next transaction the difference to what the connection has is
-//! sent. Settings the server does not report do not follow, they need session mode; nor do they
-//! stay for the connection's next client, unless a function set them (`set_config`).
+//! of its start-up packet, those that the server reports (`ParameterStatus`), and those that an
+//! inspection finds after a transaction ([`crate::session_state`]) are remembered here; before the
+//! client's next transaction the difference to what the connection has is sent.
+//!
+//! `role` and `session_authorization` are settings like the others, but for their place in that
+//! difference: what the client had been allowed to set may need the rights it began with, so they
+//! are undone first and set last.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 /// Parameters and their values, sorted by name, whose spelling has no case. Cheap to clone and to
@@ -74,9 +78,35 @@ impl Settings {
             if !is_name(name) {
                 return Err(InvalidName(name.to_owned()));
             }
-            settings.set(name, value);
+            // A server ignores it in a start-up packet.
+            if !name.eq_ignore_ascii_case("session_authorization") {
+                settings.set(name, value);
+            }
         }
         Ok(settings)
+    }
+
+    /// Returns these settings; names that PostgreSQL would not accept are left out.
+    pub(crate) fn from_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Settings {
+        let mut settings = Settings::default();
+        for (name, value) in pairs.filter(|(name, _)| is_name(name)) {
+            settings.set(name, value);
+        }
+        settings
+    }
+
+    /// Adds those of `defaults` that are missing here.
+    pub(crate) fn complete(&mut self, defaults: &Settings) {
+        for (name, value) in defaults.0.iter() {
+            if self.get(name).is_none() {
+                self.set(name, value);
+            }
+        }
+    }
+
+    /// Returns the names of custom settings, such as `app.tenant`.
+    pub(crate) fn custom_names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name).filter(|name| is_custom_name(name))
     }
 
     /// Names and values.
@@ -124,6 +154,11 @@ impl Settings {
         Some(&self.0[index].1)
     }
 
+    /// Returns whether a statement's time is limited.
+    pub(crate) fn has_timeout(&self) -> bool {
+        TIMEOUTS.iter().any(|name| self.get(name).is_some())
+    }
+
     /// Returns the application's name; empty if it has given none.
     pub(crate) fn application_name(&self) -> &str {
         self.get("application_name").unwrap_or("")
@@ -134,30 +169,62 @@ impl Settings {
     ///
     /// `set_config` takes a value as the start-up packet does; SET would read a list as one name.
     pub(crate) fn sql_to_become(&self, wanted: &Settings) -> String {
-        self.sql_after("", wanted)
+        let mut sql = String::new();
+        if self.0 == wanted.0 {
+            return sql;
+        }
+        let is_another_role = IDENTITY.iter().any(|name| self.get(name).is_some());
+        if is_another_role {
+            sql.push_str(UNDO_IDENTITY);
+        }
+        for (name, _) in self.0.iter().filter(|(name, _)| wanted.get(name).is_none()) {
+            if !is_among(&IDENTITY, name) {
+                sql.push_str("RESET ");
+                sql.push_str(name);
+                sql.push(';');
+            }
+        }
+        let has =
+            |name: &str| self.get(name).filter(|_| !(is_another_role && is_among(&IDENTITY, name)));
+        wanted.push_changes(&mut sql, has);
+        sql
     }
 
     /// Returns the SQL that turns any session into one with the settings `wanted`.
     pub(crate) fn sql_from_anything(wanted: &Settings) -> String {
-        Settings::default().sql_after("RESET SESSION AUTHORIZATION;RESET ALL;", wanted)
+        let mut sql = String::from(UNDO_IDENTITY);
+        sql.push_str("RESET ALL;");
+        wanted.push_changes(&mut sql, |_| None);
+        sql
     }
 
-    fn sql_after(&self, begin: &str, wanted: &Settings) -> String {
-        let mut sql = begin.to_owned();
-        for (name, _) in self.0.iter().filter(|(name, _)| wanted.get(name).is_none()) {
-            sql.push_str("RESET ");
-            sql.push_str(name);
-            sql.push(';');
-        }
-        for (name, value) in wanted.0.iter().filter(|(name, value)| self.get(name) != Some(value)) {
+    /// Appends the SQL that sets what differs from what a session `has`.
+    fn push_changes<'a>(&self, sql: &mut String, has: impl Fn(&str) -> Option<&'a str>) {
+        let is_late = |name: &str| is_among(&TIMEOUTS, name) || is_among(&IDENTITY, name);
+        let early = self.0.iter().map(|(name, _)| &**name).filter(|name| !is_late(name));
+        for name in early.chain(TIMEOUTS).chain(IDENTITY) {
+            let Some(value) = self.get(name).filter(|value| has(name) != Some(value)) else {
+                continue;
+            };
             sql.push_str("SELECT pg_catalog.set_config('");
             sql.push_str(name);
             sql.push_str("', ");
-            push_literal(&mut sql, value);
+            push_literal(sql, value);
             sql.push_str(", false);");
         }
-        sql
     }
+}
+
+/// Settings that say who the session is, in the order in which they are set.
+const IDENTITY: [&str; 2] = ["session_authorization", "role"];
+
+const UNDO_IDENTITY: &str = "RESET ROLE;RESET SESSION AUTHORIZATION;";
+
+/// Settings that could end the statements that set the others.
+const TIMEOUTS: [&str; 2] = ["statement_timeout", "transaction_timeout"];
+
+fn is_among(names: &[&str], name: &str) -> bool {
+    names.iter().any(|other| other.eq_ignore_ascii_case(name))
 }
 
 /// Returns a parameter's name without its case.
@@ -165,21 +232,33 @@ fn folded(name: &str) -> impl Iterator<Item = u8> {
     name.bytes().map(|byte| byte.to_ascii_lowercase())
 }
 
-/// Letters, digits, `_`, `$` and dots for extensions' parameters: needs no quotes anywhere.
-fn is_name(name: &str) -> bool {
+/// Returns whether a name has letters, digits, `_`, `$`, and dots for extensions' parameters only:
+/// it needs no quotes anywhere.
+pub(crate) fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.'))
 }
 
-/// A string literal that means the same whatever `standard_conforming_strings` says.
+/// Returns whether a name is that of a setting which the server does not know: words that are
+/// separated by dots.
+pub(crate) fn is_custom_name(name: &str) -> bool {
+    name.contains('.') && name.split('.').all(is_name)
+}
+
+/// A string literal that means the same whatever `standard_conforming_strings` and
+/// `client_encoding` say.
 fn push_literal(sql: &mut String, value: &str) {
     sql.push_str(" E'");
     for character in value.chars() {
-        if matches!(character, '\'' | '\\') {
-            sql.push(character);
+        match character {
+            '\'' | '\\' => sql.extend([character; 2]),
+            _ if character.is_ascii() => sql.push(character),
+            _ => {
+                let written = write!(sql, "\\U{:08X}", u32::from(character));
+                debug_assert!(written.is_ok(), "a String takes everything");
+            }
         }
-        sql.push(character);
     }
     sql.push('\'');
 }
@@ -203,6 +282,31 @@ mod tests {
              SELECT pg_catalog.set_config('search_path',  E'a, b', false);"
         );
         assert_eq!(wants.sql_to_become(&wants), "");
+    }
+
+    #[test]
+    fn roles_are_undone_first_and_set_last() {
+        let has = settings(&[("role", "a"), ("work_mem", "1")]);
+        let wants = settings(&[("role", "b"), ("statement_timeout", "9"), ("zone", "é")]);
+        assert_eq!(
+            has.sql_to_become(&wants),
+            "RESET ROLE;RESET SESSION AUTHORIZATION;RESET work_mem;\
+             SELECT pg_catalog.set_config('zone',  E'\\U000000E9', false);\
+             SELECT pg_catalog.set_config('statement_timeout',  E'9', false);\
+             SELECT pg_catalog.set_config('role',  E'b', false);"
+        );
+        let same_role = settings(&[("role", "a")]);
+        let sql = has.sql_to_become(&same_role);
+        assert!(sql.ends_with("set_config('role',  E'a', false);"), "{sql}");
+        assert_eq!(has.sql_to_become(&has), "", "unless nothing differs");
+    }
+
+    #[test]
+    fn what_is_missing_is_completed() {
+        let mut found = settings(&[("TimeZone", "UTC")]);
+        found.complete(&settings(&[("timezone", "Asia/Tokyo"), ("app.tenant", "7")]));
+        assert_eq!(found.get("timezone"), Some("UTC"));
+        assert_eq!(found.custom_names().collect::<Vec<_>>(), ["app.tenant"]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Named prepared statements in transaction mode.
 //!
 //! A client prepares `S1` and later runs it on another connection, where another client's `S1` may
-//! live. So each distinct definition (query text and parameter types) gets one name on the server,
+//! live. So each distinct definition (query text and parameter types, for each `search_path`) gets
+//! one name on the server,
 //! [`Statement::server_name`], used by all clients of a worker; a client's own names map to
 //! definitions. A connection on which a statement is missing gets a Parse from the proxy first.
 //! The number of statements on a connection is bounded: the least recently used one is closed.
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::replies::StatementId;
+use crate::session_state::look::{self, Look};
 
 /// A definition that some client has prepared.
 #[derive(Debug)]
@@ -30,6 +32,10 @@ pub(crate) struct Statement {
     pub(crate) definition: Box<[u8]>,
     /// Its name on every upstream connection.
     pub(crate) server_name: Box<[u8]>,
+    /// What it may leave behind when it runs.
+    pub(crate) look: Look,
+    /// The custom settings that it names.
+    pub(crate) custom_names: Box<[Box<str>]>,
     /// A server has accepted it.
     is_accepted: AtomicBool,
 }
@@ -50,19 +56,36 @@ pub(crate) struct Definitions {
 }
 
 impl Definitions {
-    /// Returns the one statement of this definition.
-    pub(crate) fn intern(&mut self, definition: &[u8]) -> Arc<Statement> {
-        if let Some(statement) = self.known.get(definition) {
+    /// Returns the one statement of this definition for clients with this `search_path`, if they
+    /// have set one: by it a text may mean other tables, with other columns, which the server would
+    /// refuse as another result type of one plan.
+    pub(crate) fn intern(
+        &mut self,
+        definition: &[u8],
+        search_path: Option<&str>,
+    ) -> Arc<Statement> {
+        let with_path;
+        let key = match search_path {
+            None => definition,
+            Some(path) => {
+                with_path = [path.as_bytes(), b"\0", definition].concat();
+                &with_path
+            }
+        };
+        if let Some(statement) = self.known.get(key) {
             return Arc::clone(statement);
         }
         self.last_id += 1;
+        let mut names = Vec::new();
         let statement = Arc::new(Statement {
             id: StatementId(self.last_id),
             definition: definition.into(),
             server_name: server_name(StatementId(self.last_id)).into(),
+            look: look::look(query_of(definition), &mut names),
+            custom_names: names.into(),
             is_accepted: AtomicBool::new(false),
         });
-        self.known.insert(definition.into(), Arc::clone(&statement));
+        self.known.insert(key.into(), Arc::clone(&statement));
         statement
     }
 
@@ -115,6 +138,11 @@ impl ClientStatements {
     /// Gives a name to a statement that needs no server's consent.
     pub(crate) fn insert(&mut self, name: &[u8], statement: Arc<Statement>) {
         self.named.insert(name.into(), statement);
+    }
+
+    /// Takes a name away for good.
+    pub(crate) fn remove(&mut self, name: &[u8]) {
+        self.named.remove(name);
     }
 
     /// Gives a name to a statement, or takes the name away, until the server's answer confirms it.
@@ -225,6 +253,11 @@ impl Prepared {
         self.last_use.remove(&oldest);
         Some(oldest)
     }
+}
+
+/// Returns the query text of a definition.
+pub(crate) fn query_of(definition: &[u8]) -> &[u8] {
+    definition.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 /// Returns the server-side name of a statement by its identity alone.

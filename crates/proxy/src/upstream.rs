@@ -37,7 +37,8 @@ pub(crate) enum UpstreamState {
     /// A client's: for a transaction, or in session mode for good. The permit is that of the
     /// running transaction; preparing a statement in session mode needs none.
     Lent { client: ClientSlot, permit: Option<Permit> },
-    /// Its client went away inside a transaction, which is being ended.
+    /// Its client went away inside a transaction, which is being ended, or left session state,
+    /// which is being discarded.
     Abandoned(Option<Permit>),
     /// At rest, but a cancel request for its last transaction may still arrive.
     Quarantined,
@@ -368,6 +369,16 @@ impl Upstreams {
     /// Returns the number of connections on which a transaction runs.
     pub(crate) fn busy(&self) -> usize {
         self.iter().filter(|(_, upstream)| upstream.is_busy()).count()
+    }
+
+    /// Returns the number of connections that a client of transaction mode keeps because of what it
+    /// has left behind there.
+    pub(crate) fn pinned(&self) -> usize {
+        let is_pinned = |upstream: &Upstream| {
+            matches!(upstream.state, UpstreamState::Lent { .. })
+                && !upstream.session.watch.pins.is_empty()
+        };
+        self.iter().filter(|(_, upstream)| is_pinned(upstream)).count()
     }
 
     /// Lets a client of session mode wait until its connection may be opened.

@@ -34,14 +34,16 @@
 //! What the loop does with them is in `logins` (a client up to its first transaction), `clients`
 //! (a client's messages), `transactions` (from the request of a permit to its return), `upstreams`
 //! (opening connections, a server's messages), `cancels` (transactions whose client has gone, and
-//! cancel requests), `places` (which connections are opened, kept and given up) and
-//! `overdue` (warnings of transactions that no longer count).
+//! cancel requests), `session_state` (what clients of transaction mode leave behind), `places`
+//! (which connections are opened, kept and given up) and `overdue` (warnings of transactions that
+//! no longer count).
 
 mod cancels;
 mod clients;
 mod logins;
 mod overdue;
 mod places;
+mod session_state;
 mod transactions;
 mod upstreams;
 
@@ -236,6 +238,8 @@ pub(crate) struct Worker {
     admitted: Waker,
     /// Limits the lines about clients whose connection was ended.
     endings: LogLimit,
+    /// Limits the lines about session state that was removed.
+    session_warnings: LogLimit,
     /// The time at which the current events were received.
     now: Instant,
     next_sweep: Instant,
@@ -279,6 +283,7 @@ impl Worker {
             },
             admitted,
             endings: LogLimit::new(now),
+            session_warnings: LogLimit::new(now),
             now,
             next_sweep: now + SWEEP_INTERVAL,
             stopping: None,
@@ -468,6 +473,9 @@ impl Worker {
         if let Some(more) = self.endings.unreported(self.now) {
             tracing::info!(more, "client connections ended, not logged one by one");
         }
+        if let Some(more) = self.session_warnings.unreported(self.now) {
+            tracing::warn!(more, "transactions whose session state was removed, not logged");
+        }
         if self.acceptor.is_pending {
             self.accept();
         }
@@ -497,6 +505,7 @@ impl Worker {
             (&self.counters.upstreams_open, self.upstreams.open_count()),
             (&self.counters.upstreams_idle, self.upstreams.idle()),
             (&self.counters.upstreams_busy, self.upstreams.busy()),
+            (&self.counters.clients_pinned, self.upstreams.pinned()),
         ];
         for (counter, count) in counts {
             counter.store(count as u64, Ordering::Relaxed);

@@ -32,6 +32,8 @@ impl SqlState<'static> {
     pub const ADMIN_SHUTDOWN: SqlState<'static> = SqlState("57P01");
     /// `idle_in_transaction_session_timeout`.
     pub const IDLE_IN_TRANSACTION: SqlState<'static> = SqlState("25P03");
+    /// `warning`.
+    pub const WARNING: SqlState<'static> = SqlState("01000");
     /// `feature_not_supported`.
     pub const FEATURE_NOT_SUPPORTED: SqlState<'static> = SqlState("0A000");
 }
@@ -53,6 +55,35 @@ pub fn encode_error(out: &mut Vec<u8>, severity: Severity, code: SqlState<'_>, m
     };
     frame::message(out, backend::tag::ERROR, |out| {
         for (field, text) in [(b'S', severity), (b'V', severity), (b'C', code.0), (b'M', message)] {
+            out.push(field);
+            frame::string(out, text.as_bytes());
+        }
+        out.push(0);
+    });
+}
+
+/// Appends an `ErrorResponse` of the code `feature_not_supported`, with a hint at what to do.
+pub fn encode_refusal(out: &mut Vec<u8>, message: &str, hint: &str) {
+    let code = SqlState::FEATURE_NOT_SUPPORTED;
+    encode_with_hint(out, (backend::tag::ERROR, "ERROR"), code, message, hint);
+}
+
+/// Appends a `NoticeResponse` of the severity WARNING, with a hint at what to do.
+pub fn encode_warning(out: &mut Vec<u8>, code: SqlState<'_>, message: &str, hint: &str) {
+    encode_with_hint(out, (backend::tag::NOTICE, "WARNING"), code, message, hint);
+}
+
+fn encode_with_hint(
+    out: &mut Vec<u8>,
+    (tag, severity): (u8, &str),
+    code: SqlState<'_>,
+    message: &str,
+    hint: &str,
+) {
+    frame::message(out, tag, |out| {
+        let fields =
+            [(b'S', severity), (b'V', severity), (b'C', code.0), (b'M', message), (b'H', hint)];
+        for (field, text) in fields {
             out.push(field);
             frame::string(out, text.as_bytes());
         }

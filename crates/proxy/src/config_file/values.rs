@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
 use crate::config::{
-    ClientAuthentication, ListenAddress, PoolMode, ServerAddress, SslMode, TlsVersion,
+    ClientAuthentication, ListenAddress, PoolMode, ServerAddress, SessionStateCheck,
+    SessionStatePolicy, SslMode, TlsVersion,
 };
 use crate::upstream_url::UpstreamUrl;
 
@@ -59,6 +60,31 @@ impl FromStr for PoolMode {
             "transaction" => Ok(PoolMode::Transaction),
             "session" => Ok(PoolMode::Session),
             _ => Err(ValueError::new(text, "transaction or session")),
+        }
+    }
+}
+
+impl FromStr for SessionStatePolicy {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match text {
+            "pin" => Ok(SessionStatePolicy::Pin),
+            "warn" => Ok(SessionStatePolicy::Warn),
+            "refuse" => Ok(SessionStatePolicy::Refuse),
+            _ => Err(ValueError::new(text, "pin, warn or refuse")),
+        }
+    }
+}
+
+impl FromStr for SessionStateCheck {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match text {
+            "noticed" => Ok(SessionStateCheck::Noticed),
+            "always" => Ok(SessionStateCheck::Always),
+            _ => Err(ValueError::new(text, "noticed or always")),
         }
     }
 }
@@ -208,6 +234,8 @@ deserialize_from_str!(
     AdminAddress,
     ListenAddress,
     PoolMode,
+    SessionStatePolicy,
+    SessionStateCheck,
     ClientAuthentication,
     UpstreamUrl,
     SslMode,

@@ -325,10 +325,8 @@ impl Proxy {
             tag::PARSE => {
                 let next = peer.script.steps.get(1);
                 let is_alone = matches!(next, Some(Step::Send(next)) if next == frontend::SYNC);
-                let statements = &mut peer.session.statements;
-                let payload = &message[HEADER_LEN..];
-                if !is_alone || !prepare_without_server(payload, statements, &mut self.definitions)
-                {
+                let (session, payload) = (&mut peer.session, &message[HEADER_LEN..]);
+                if !is_alone || !prepare_without_server(payload, session, &mut self.definitions) {
                     return false;
                 }
                 // The Sync is answered on its own.
@@ -353,8 +351,11 @@ impl Proxy {
 
     fn relay(&mut self, at: usize, index: usize, message: &[u8]) {
         let (peer, link) = (&mut self.peers[at], &mut self.links[index]);
-        let mut naming =
-            Naming::Shared { definitions: &mut self.definitions, prepared_max: PREPARED_MAX };
+        let mut naming = Naming::Shared {
+            definitions: &mut self.definitions,
+            prepared_max: PREPARED_MAX,
+            policy: SessionStatePolicy::Pin,
+        };
         let mut out = BatchOutput::new(message, Vec::new());
         let mut input = Input::new(Side::Client, message);
         let (message, _) = input.peek().unwrap().unwrap().take();

@@ -144,6 +144,7 @@ impl Worker {
         let _left = std::mem::replace(&mut client.state, closing);
         match upstream {
             Some(upstream) if is_running => self.abandon(upstream, is_mid_message),
+            Some(upstream) if self.is_pinned(upstream) => self.clean(upstream),
             Some(upstream) => self.close_upstream(upstream),
             None => {}
         }
@@ -193,7 +194,12 @@ impl Worker {
             return;
         }
         let is_uncertain = session.replies.is_uncertain();
-        let (permit, pool) = (server.take_permit(), server.pool);
+        let pool = server.pool;
+        let may_be_released = self.upstreams[pool].mode == PoolMode::Transaction && !is_uncertain;
+        if may_be_released && !self.is_clean(slot) {
+            return;
+        }
+        let permit = self.upstreams[slot].take_permit();
         match self.upstreams[pool].mode {
             PoolMode::Transaction if !is_uncertain => self.release_upstream(slot),
             PoolMode::Transaction | PoolMode::Session => self.close_upstream(slot),

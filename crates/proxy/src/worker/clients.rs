@@ -267,9 +267,9 @@ impl Worker {
         let is_alone = parse.tag() == tag::PARSE
             && parse.is_complete()
             && parse.behind().starts_with(frontend::SYNC);
-        let statements = &mut client.session_mut()?.statements;
+        let session = client.session_mut()?;
         if !is_alone
-            || !session::prepare_without_server(parse.payload(), statements, &mut self.definitions)
+            || !session::prepare_without_server(parse.payload(), session, &mut self.definitions)
         {
             return None;
         }
@@ -349,6 +349,7 @@ impl Worker {
             PoolMode::Transaction => Naming::Shared {
                 definitions: &mut self.definitions,
                 prepared_max: self.shared.config.prepared_statements_max,
+                policy: self.shared.config.databases[pool.key.database.0].session_state,
             },
         };
         let next_request = NextRequest {
@@ -554,7 +555,9 @@ fn relay(
 ) -> End {
     while !input.is_empty() {
         if !passing.is_none() {
-            out.pass(input.skip(passing));
+            let rest = input.skip(passing);
+            session::rest_to_server(&input.bytes()[rest.clone()], passing.is_none(), server);
+            out.pass(rest);
             continue;
         }
         let peeked = match next_message(input, naming) {

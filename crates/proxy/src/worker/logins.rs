@@ -187,7 +187,8 @@ impl Worker {
         let settings = session_settings(&parameters, entry.mode)?;
         let class = self.class_of(&user, &settings);
         let pool = self.pool(database, entry, &name, &user);
-        let session = ClientSession { settings, ..ClientSession::default() };
+        let first_settings = settings.clone();
+        let session = ClientSession { settings, first_settings, ..ClientSession::default() };
         Ok(Account { user: user.into(), class, pool, session, places: Vec::new() })
     }
 

@@ -22,7 +22,6 @@ use tidegate_wire::frontend;
 
 use crate::client::{Client, ClientSlot, TransactionInput, TransactionState};
 use crate::config::PoolMode;
-use crate::replies::ExpectedReply;
 use crate::session::ServerSession;
 use crate::settings::Settings;
 use crate::slots::PoolIndex;
@@ -163,6 +162,9 @@ impl Worker {
             return;
         };
         if let Some(own) = client.own_upstream {
+            if self.is_pinned(own) {
+                self.send_settings(slot, own);
+            }
             return self.start(slot, own, permit);
         }
         let pool = client.account.pool;
@@ -177,27 +179,36 @@ impl Worker {
     /// Lends a pooled connection to a client, with the client's settings.
     fn lend(&mut self, slot: ClientSlot, upstream: UpstreamSlot, permit: Permit) {
         self.upstreams.lend(upstream, slot, self.now);
+        self.send_settings(slot, upstream);
+        self.start(slot, upstream, permit);
+    }
+
+    /// Gives a connection at rest the settings of its client, if it has others.
+    fn send_settings(&mut self, slot: ClientSlot, upstream: UpstreamSlot) {
         let Some(client) = self.clients[slot].session_mut() else {
             debug_assert!(false, "only a client that is logged in has transactions");
             return;
         };
         let server = &mut self.upstreams[upstream];
         let (has, wanted) = (&mut server.session.settings, &client.settings);
-        if server.session.is_altered || !has.unify(wanted) {
-            let sql = if server.session.is_altered {
-                Settings::sql_from_anything(wanted)
-            } else {
-                has.sql_to_become(wanted)
-            };
-            let mut out = Vec::new();
-            frontend::encode_query(&mut out, sql.as_bytes());
-            server.session.replies.sent(ExpectedReply::OwnQuery);
-            if server.connection.send(&out).is_err() {
-                server.connection.set_readable(true);
-                self.follow_ups.resume_upstream(upstream);
-            }
+        if !server.session.is_altered && has.unify(wanted) {
+            return;
         }
-        self.start(slot, upstream, permit);
+        let sql = if server.session.is_altered {
+            Settings::sql_from_anything(wanted)
+        } else {
+            has.sql_to_become(wanted)
+        };
+        let mut out = Vec::new();
+        frontend::encode_query(&mut out, sql.as_bytes());
+        server.session.own_error = None;
+        server.session.own_query_sent();
+        // Until it has been answered: the client may go before.
+        server.session.is_altered = true;
+        if server.connection.send(&out).is_err() {
+            server.connection.set_readable(true);
+            self.follow_ups.resume_upstream(upstream);
+        }
     }
 
     fn start(&mut self, slot: ClientSlot, upstream: UpstreamSlot, permit: Permit) {
@@ -205,9 +216,18 @@ impl Worker {
         self.clients[slot].run_on(upstream);
     }
 
+    /// A query of the proxy's own has been answered on a client's connection.
+    pub(super) fn own_query_answered(&mut self, upstream: UpstreamSlot) {
+        if self.upstreams[upstream].session.watch.findings.is_some() {
+            self.inspected(upstream);
+        } else {
+            self.settings_answered(upstream);
+        }
+    }
+
     /// The settings of a client that has just got the connection have been answered: its own
     /// messages may follow.
-    pub(super) fn settings_answered(&mut self, upstream: UpstreamSlot) {
+    fn settings_answered(&mut self, upstream: UpstreamSlot) {
         let server = &mut self.upstreams[upstream];
         let Some(slot) = server.client() else {
             debug_assert!(false, "settings are those of a client");
@@ -226,9 +246,31 @@ impl Worker {
             Some(payload) => {
                 let code = error_response::field(&payload, b'C');
                 let message = error_response::field(&payload, b'M');
+                let is_timeout =
+                    code == SqlState::QUERY_CANCELED.0 && server.session.settings.has_timeout();
+                if is_timeout && server.session.watch.pins.is_empty() {
+                    return self.lend_another(slot, upstream);
+                }
                 self.end_client(slot, Severity::Fatal, SqlState(&code), &message);
             }
         }
+    }
+
+    /// The connection cannot be given its client's settings within the timeout that its last client
+    /// has set: closes it and lets the client, of which nothing has been sent, wait for another.
+    fn lend_another(&mut self, slot: ClientSlot, upstream: UpstreamSlot) {
+        let server = &mut self.upstreams[upstream];
+        let (permit, pool) = (server.take_permit(), server.pool);
+        let Some(permit) = permit else {
+            debug_assert!(false, "settings are sent for a transaction");
+            return;
+        };
+        let requester = self.clients[slot].end_transaction();
+        self.clients[slot].set_transaction(TransactionState::AwaitingUpstream(permit));
+        self.upstreams[pool].waiting.push_front(slot);
+        self.close_upstream(upstream);
+        self.tell(requester);
+        self.open_for_waiting(pool);
     }
 
     /// ReadyForQuery reached the client. If nothing is open or owed, the transaction has ended.
@@ -262,13 +304,27 @@ impl Worker {
         }
     }
 
-    /// Nothing is open or owed: gives the permit back, and in transaction mode the connection.
+    /// Nothing is open or owed: ends the transaction, as soon as it is known what it has left
+    /// behind.
     pub(super) fn end_transaction(&mut self, slot: ClientSlot, upstream: UpstreamSlot) {
+        match self.due_inspection(upstream) {
+            Some(due) => self.inspect(slot, upstream, due),
+            None => self.finish_transaction(slot, upstream),
+        }
+    }
+
+    /// Gives the permit back, and in transaction mode the connection, unless it is pinned.
+    pub(super) fn finish_transaction(&mut self, slot: ClientSlot, upstream: UpstreamSlot) {
         let server = &mut self.upstreams[upstream];
         let (outcome, now) = (take_outcome(&mut server.session), Instant::now());
         let (permit, pool) = (server.take_permit(), server.pool);
         let requester = self.clients[slot].end_transaction();
-        if self.upstreams[pool].mode == PoolMode::Transaction {
+        debug_assert!(
+            self.upstreams[pool].mode == PoolMode::Transaction
+                || self.clients[slot].upstream().is_some(),
+            "a client of session mode has a connection of its own"
+        );
+        if self.clients[slot].upstream().is_none() {
             self.release_upstream(upstream);
         }
         // The connection is at rest before the next transaction is let in.

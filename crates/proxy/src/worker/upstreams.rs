@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_wire::error_response::{Severity, SqlState};
+use tidegate_wire::error_response::{self, Severity, SqlState};
 use tidegate_wire::input::{Input, InputError, Side};
 use tidegate_wire::{Malformed, backend::tag, frontend, startup};
 
@@ -13,6 +13,7 @@ use crate::handshake::{Progress, UpstreamError};
 use crate::net::{BatchOutput, Connection, ReadOutcome};
 use crate::replies::Verdict;
 use crate::session::{self, ClientSession};
+use crate::session_state::{self, Kinds};
 use crate::slots::PoolIndex;
 use crate::upstream::{Upstream, UpstreamSlot, UpstreamState};
 
@@ -20,6 +21,9 @@ use super::{Source, Worker};
 
 /// A message up to this length is handled when it is complete; a longer one in pieces.
 const WHOLE_LEN: usize = 1024;
+
+/// The same for an answer to a query of the proxy's own, which the proxy reads.
+const OWN_WHOLE_LEN: usize = 32 * 1024;
 
 /// The longest message a server sends during login.
 const LOGIN_MESSAGE_MAX: usize = 32 * 1024;
@@ -31,6 +35,8 @@ struct Relayed {
     ready: bool,
     /// A query of the proxy's own was answered.
     own_ready: bool,
+    /// What the proxy has refused.
+    refused: Kinds,
 }
 
 /// A server's bytes that make no sense.
@@ -336,11 +342,14 @@ impl Worker {
     }
 
     fn after_relay(&mut self, slot: UpstreamSlot, relayed: &Relayed) {
+        for kind in relayed.refused.pinning() {
+            self.counters.session_state_refused.count(kind);
+        }
         match self.upstreams[slot].state() {
             // Not only at the end: a COPY may ask for data, which no client will send.
             UpstreamState::Abandoned(_) => self.wind_up(slot),
             UpstreamState::Lent { .. } if relayed.ready => self.ready_for_query(slot),
-            UpstreamState::Lent { .. } if relayed.own_ready => self.settings_answered(slot),
+            UpstreamState::Lent { .. } if relayed.own_ready => self.own_query_answered(slot),
             _ => {}
         }
     }
@@ -451,13 +460,14 @@ fn relay(
         let Some(peeked) = input.peek()? else {
             break;
         };
-        if !peeked.is_complete() && peeked.announced_len() <= WHOLE_LEN {
+        let is_own = server.session.replies.is_own_query();
+        let whole_len = if is_own { OWN_WHOLE_LEN } else { WHOLE_LEN };
+        if !peeked.is_complete() && peeked.announced_len() <= whole_len {
             break;
         }
         if is_at_rest && !may_come_at_rest(peeked.tag()) {
             return Err(ServerViolation::Unsolicited(peeked.tag()));
         }
-        let is_own = server.session.replies.is_own_query();
         let (message, missing) = peeked.take();
         let (tag, payload) = (message.tag(), message.payload());
         let verdict =
@@ -466,6 +476,10 @@ fn relay(
         server.is_passed_on = verdict == Verdict::Pass;
         if server.is_passed_on {
             out.pass(message.range());
+        } else if let Verdict::Replace(kinds) = verdict {
+            let (message, hint) = session_state::refusal(kinds);
+            error_response::encode_refusal(out.spill(), &message, hint);
+            relayed.refused = relayed.refused.union(kinds);
         }
         session::answer_for_proxy(client.as_deref_mut(), &mut server.session, out);
         if tag == tag::READY_FOR_QUERY {

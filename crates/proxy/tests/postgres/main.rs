@@ -19,6 +19,8 @@ mod logins;
 mod observe;
 mod places;
 mod protocol;
+mod session_model;
+mod session_state;
 mod sessions;
 mod settings;
 mod soak;

@@ -3,7 +3,9 @@
 use tidegate_wire::frontend::Target;
 
 use crate::support::server::{Setup, setup, shared};
-use crate::support::wire::{SYNC, bind, close, describe, error_code, execute, parse, show};
+use crate::support::wire::{
+    SYNC, bind, close, describe, error_code, execute, extended, parse, show,
+};
 use crate::support::{MODES, Proxy, Wire, server};
 
 /// Two connections for all, so that a client meets both and both meet every client.
@@ -101,6 +103,38 @@ fn deallocate_all_and_discard_all_forget_every_statement() {
             let closing = [close(Target::Statement, "s"), SYNC.to_vec()].concat();
             assert_eq!(client.run(&closing), "3() Z(I)");
         }
+    }
+}
+
+/// SQL's DEALLOCATE of a statement that the protocol has prepared, as psycopg sends it.
+#[test]
+fn deallocate_forgets_the_clients_statement_and_no_other() {
+    for mode in MODES {
+        let proxy = shared(mode).limit(1).start();
+        let (mut client, mut other) = (proxy.connect(), proxy.connect());
+        for is_extended in [false, true] {
+            for sql in ["DEALLOCATE s", "DEALLOCATE PREPARE \"s\";"] {
+                assert_eq!(prepare(&mut client, "s", "SELECT 'mine'"), "1() Z(I)");
+                prepare(&mut other, "s", "SELECT 'mine'");
+                assert_eq!(answer(&mut client, "s"), row("mine"));
+                if is_extended {
+                    let batch = [extended(sql), SYNC.to_vec()].concat();
+                    assert_eq!(client.run(&batch), "1() 2() n() C(DEALLOCATE) Z(I)", "{mode}");
+                } else {
+                    assert_eq!(client.query(sql), "C(DEALLOCATE) Z(I)", "{mode}");
+                }
+                assert_eq!(answer(&mut client, "s"), "E(26000) Z(I)", "{mode}: {sql}");
+                assert_eq!(answer(&mut other, "s"), row("mine"), "{mode}: {sql}");
+                assert_eq!(client.error("DEALLOCATE s"), "26000");
+            }
+        }
+        // A transaction that has failed keeps it.
+        prepare(&mut client, "s", "SELECT 'mine'");
+        client.query("BEGIN");
+        client.error("SELECT 1/0");
+        assert_eq!(client.error("DEALLOCATE s"), "25P02");
+        client.query("ROLLBACK");
+        assert_eq!(answer(&mut client, "s"), row("mine"), "{mode}");
     }
 }
 
@@ -208,6 +242,36 @@ fn a_statement_invalidated_by_ddl_can_be_prepared_anew() {
             assert_eq!(client.run(&closing), "3() Z(I)");
             assert_eq!(prepare(client, "s", &sql), "1() Z(I)");
             assert_eq!(answer(client, "s"), row("12"), "{mode}");
+        }
+    }
+}
+
+/// One text means other tables in another schema.
+#[test]
+fn a_statement_is_another_with_another_search_path() {
+    let server = server();
+    let mut admin = server.connect().unwrap();
+    for sql in [
+        "CREATE SCHEMA tenant_1; CREATE TABLE tenant_1.things AS SELECT 1 AS x",
+        "CREATE SCHEMA tenant_2; CREATE TABLE tenant_2.things AS SELECT 'two' AS y, 2 AS z",
+    ] {
+        admin.query(sql).unwrap();
+    }
+    let proxy = setup(&server, "transaction").limit(1).start();
+    let expected = [("tenant_1", row("1")), ("tenant_2", row("two2"))];
+    let mut clients = expected.map(|(schema, expected)| {
+        let mut client = proxy.connect();
+        client.query(&format!("SET search_path = {schema}"));
+        (client, expected)
+    });
+    for _ in 0..2 {
+        for (client, expected) in &mut clients {
+            assert_eq!(prepare(client, "s", "SELECT * FROM things"), "1() Z(I)");
+            assert_eq!(answer(client, "s"), *expected);
+        }
+        for (client, expected) in &mut clients {
+            assert_eq!(answer(client, "s"), *expected);
+            client.run(&[close(Target::Statement, "s"), SYNC.to_vec()].concat());
         }
     }
 }

@@ -1,0 +1,223 @@
+//! Session state in transaction mode: inspecting a connection before it is released, pinning it to
+//! its client, and cleaning it.
+//!
+//! ```text
+//! ReadyForQuery, idle, nothing owed
+//!   -> nothing noticed                        -> permit and connection back
+//!   -> own query -> only settings, or nothing -> the client's settings are these; as above
+//!                -> anything else: "pin"      -> permit back; the connection stays the client's
+//!                                  otherwise  -> permit back; the client is warned, the connection
+//!                                                is cleaned, then released
+//! a pinned client leaves                      -> its connection is cleaned, then released
+//! ```
+//!
+//! The client's input is held while its connection is inspected. The permit is kept: asking is work
+//! of the database, and the connection must not be lent meanwhile. A connection is cleaned in the
+//! state `Abandoned`, without a permit.
+
+use std::sync::atomic::Ordering;
+
+use tidegate_wire::error_response::{self, SqlState};
+use tidegate_wire::{backend, frontend};
+
+use crate::client::{ClientSlot, LoggedIn};
+use crate::config::{Database, PoolMode, SessionStateCheck, SessionStatePolicy};
+use crate::session;
+use crate::session_state::inspection::{self, Findings};
+use crate::session_state::{self, Due, Kind, Kinds};
+use crate::settings::Settings;
+use crate::slots::PoolIndex;
+use crate::upstream::{Upstream, UpstreamSlot, UpstreamState};
+
+use super::Worker;
+
+impl Worker {
+    /// Returns the configured database of a pool.
+    fn database_of(&self, pool: PoolIndex) -> &Database {
+        &self.shared.config.databases[self.upstreams[pool].key.database.0]
+    }
+
+    /// Returns what a connection has to be asked about before its transaction ends, if anything.
+    pub(super) fn due_inspection(&mut self, upstream: UpstreamSlot) -> Option<Due> {
+        let pool = self.upstreams[upstream].pool;
+        if self.upstreams[pool].mode == PoolMode::Session {
+            return None;
+        }
+        let always = self.database_of(pool).session_state_check == SessionStateCheck::Always;
+        self.upstreams[upstream].session.watch.take_due(always)
+    }
+
+    /// Asks a connection, on which nothing is owed, what its client has left behind.
+    pub(super) fn inspect(&mut self, slot: ClientSlot, upstream: UpstreamSlot, due: Due) {
+        let server = &mut self.upstreams[upstream];
+        let Some(client) = self.clients[slot].session_mut() else {
+            debug_assert!(false, "only a client that is logged in has transactions");
+            return;
+        };
+        server.session.watch.findings = Some(Findings::new(due.asked, due.unseen));
+        // One answer more may be on its way than is known: this one could be taken for it.
+        if server.session.replies.is_uncertain() {
+            return self.inspected(upstream);
+        }
+        let names = client.settings.custom_names().chain(client.custom_names.iter());
+        let mut out = Vec::new();
+        frontend::encode_query(&mut out, inspection::query(due.asked, names).as_bytes());
+        server.session.own_error = None;
+        server.session.own_query_sent();
+        self.counters.inspections.fetch_add(1, Ordering::Relaxed);
+        if server.connection.send(&out).is_err() {
+            server.connection.set_readable(true);
+            self.follow_ups.resume_upstream(upstream);
+        }
+    }
+
+    /// The connection has been asked, or cannot be.
+    pub(super) fn inspected(&mut self, upstream: UpstreamSlot) {
+        let server = &mut self.upstreams[upstream];
+        let (slot, pool) = (server.client(), server.pool);
+        let findings = server.session.watch.findings.take();
+        let (Some(slot), Some(mut findings)) = (slot, findings) else {
+            debug_assert!(false, "an inspection is of a client's connection");
+            return;
+        };
+        let error = server.session.own_error.take();
+        if error.is_some() || server.session.replies.is_uncertain() {
+            findings.kinds = findings.kinds.with(Kind::Unknown);
+        } else if findings.has_settings {
+            self.take_over_settings(slot, upstream, &findings);
+        }
+        // Functions may have made settings that no server lists. They may stay with their client.
+        let check = self.database_of(pool).session_state_check;
+        self.upstreams[upstream].session.is_altered =
+            check == SessionStateCheck::Always && findings.kinds.is_empty();
+        // What was held may go on.
+        self.follow_ups.resume_client(slot);
+        let (policy, kinds) = (self.database_of(pool).session_state, findings.kinds);
+        let before = self.keep(slot, upstream, kinds);
+        if policy == SessionStatePolicy::Pin || kinds.is_empty() {
+            for kind in kinds.without(before).pinning() {
+                self.counters.session_state_pinned.count(kind);
+            }
+            return self.finish_transaction(slot, upstream);
+        }
+        self.warn_of_session_state(slot, kinds);
+        self.finish_transaction(slot, upstream);
+        self.let_go(slot, upstream);
+    }
+
+    /// The settings that were found are those of the connection and of its client. What the client
+    /// has set back is what it was at the login.
+    fn take_over_settings(&mut self, slot: ClientSlot, upstream: UpstreamSlot, found: &Findings) {
+        let (Some((server, pool)), Some(client)) =
+            (self.upstreams.with_pool(upstream), self.clients[slot].session_mut())
+        else {
+            debug_assert!(false, "an inspection is of a client's connection");
+            return;
+        };
+        let pairs = found.settings.iter().map(|(name, value)| (&**name, &**value));
+        let is_changed = |(name, value): &(&str, &str)| {
+            *name != "session_authorization" || *value != pool.key.user
+        };
+        let found = Settings::from_pairs(pairs.filter(is_changed));
+        let mut reports = Vec::new();
+        for (name, value) in client.first_settings.iter() {
+            let is_it = |(known, _): &&(Box<[u8]>, Box<[u8]>)| known.eq_ignore_ascii_case(name);
+            let reported = pool.parameters.iter().flatten().find(is_it);
+            if let Some((name, _)) = reported
+                && std::str::from_utf8(name).is_ok_and(|name| found.get(name).is_none())
+            {
+                backend::encode_parameter_status(&mut reports, name, value);
+            }
+        }
+        server.session.settings = found.clone();
+        client.settings = found;
+        client.settings.complete(&client.first_settings);
+        if !reports.is_empty() {
+            self.send_to_client(slot, &reports);
+        }
+    }
+
+    /// The client keeps its connection because of these, or not any more because there are none.
+    /// Returns the kinds before.
+    fn keep(&mut self, slot: ClientSlot, upstream: UpstreamSlot, kinds: Kinds) -> Kinds {
+        if let Some(client) = self.clients[slot].logged_in_mut() {
+            client.own_upstream = (!kinds.is_empty()).then_some(upstream);
+        }
+        std::mem::replace(&mut self.upstreams[upstream].session.watch.pins, kinds)
+    }
+
+    /// Returns whether a connection is that of a client of transaction mode.
+    pub(super) fn is_pinned(&self, upstream: UpstreamSlot) -> bool {
+        let is_lent = |it: &Upstream| {
+            let mode = self.upstreams[it.pool].mode;
+            mode == PoolMode::Transaction && matches!(it.state(), UpstreamState::Lent { .. })
+        };
+        self.upstreams.get(upstream).is_some_and(is_lent)
+    }
+
+    /// Takes the connection away from a client of transaction mode that runs nothing, and cleans
+    /// it.
+    fn let_go(&mut self, slot: ClientSlot, upstream: UpstreamSlot) {
+        // The client may have been ended with its transaction, for a shutdown.
+        let client = self.clients.get_mut(slot).and_then(|client| client.logged_in_mut());
+        if let Some(LoggedIn { own_upstream, .. }) = client
+            && own_upstream.take().is_some()
+        {
+            self.clean(upstream);
+        }
+    }
+
+    /// Cleans a connection whose client has left it at rest.
+    pub(super) fn clean(&mut self, upstream: UpstreamSlot) {
+        self.upstreams[upstream].abandon(self.now);
+        self.wind_up(upstream);
+    }
+
+    /// Returns whether a connection that has come to rest without its client can be released; if
+    /// not, it is being cleaned, or has been closed.
+    pub(super) fn is_clean(&mut self, upstream: UpstreamSlot) -> bool {
+        let session = &mut self.upstreams[upstream].session;
+        if session.watch.take_cleaned() {
+            if session.own_error.take().is_some() {
+                self.close_upstream(upstream);
+                return false;
+            }
+            session.cleaned();
+        }
+        if !session.watch.is_dirty() {
+            return true;
+        }
+        if session.watch.needs_end() {
+            self.close_upstream(upstream);
+            return false;
+        }
+        let mut out = Vec::new();
+        session::clean(session, &mut out);
+        if self.upstreams[upstream].connection.send(&out).is_err() {
+            self.close_upstream(upstream);
+        }
+        false
+    }
+
+    /// Tells a client and the log that what it left behind is removed.
+    fn warn_of_session_state(&mut self, slot: ClientSlot, kinds: Kinds) {
+        let (message, hint) = session_state::warning(kinds);
+        for kind in kinds.pinning() {
+            self.counters.session_state_removed.count(kind);
+        }
+        let Some(account) = self.clients[slot].account() else { return };
+        if let Some(left_out) = self.session_warnings.admit(self.now) {
+            let database = &self.upstreams[account.pool].key.server_database;
+            tracing::warn!(
+                user = %account.user,
+                database,
+                message,
+                left_out,
+                "session state was removed: {hint}"
+            );
+        }
+        let mut out = Vec::new();
+        error_response::encode_warning(&mut out, SqlState::WARNING, &message, hint);
+        self.send_to_client(slot, &out);
+    }
+}
