@@ -16,6 +16,9 @@ BENCH_CONTROL ?=
 # More arguments for bench/engine, such as --quick, and where its results go.
 BENCH_ENGINE ?=
 BENCH_ENGINE_OUT ?= docs/results
+# More arguments for bench/conformance.py, such as --clients pgx, and bench/regression.py.
+CONFORMANCE ?=
+REGRESSION ?=
 # More arguments for tidegate simulate, such as --controllers vegas.
 SIMULATE ?=
 
@@ -23,7 +26,8 @@ SIMULATE ?=
 LOCKED := $(if $(CI),--locked)
 
 # Packages outside the workspace: they have dependencies of their own.
-OUTSIDE := $(wildcard fuzz/Cargo.toml crates/*/fuzz/Cargo.toml bench/*/Cargo.toml)
+OUTSIDE := $(wildcard fuzz/Cargo.toml crates/*/fuzz/Cargo.toml bench/*/Cargo.toml \
+	bench/clients/*/Cargo.toml)
 FUZZ_TARGETS := $(wildcard fuzz/fuzz_targets/*.rs crates/*/fuzz/fuzz_targets/*.rs)
 
 # cargo-deny, when not installed, is built without optimisation, because that takes a fraction of
@@ -33,8 +37,8 @@ TOOLS := $(CARGO_TARGET_DIR)/tools
 DENY = $(or $(shell command -v cargo-deny),$(TOOLS)/bin/cargo-deny)
 
 .PHONY: help setup setup-subjects demo simulate test check fmt clippy tidy deny outside \
-	advisories bench bench-client bench-control bench-engine soak fuzz clean \
-	analysis test-rust test-analysis check-analysis
+	advisories conformance regression bench bench-client bench-control bench-engine soak fuzz \
+	clean analysis test-rust test-analysis check-analysis
 
 help:
 	@echo 'make demo        build and run the main job on a private database; results in $(OUT)'
@@ -46,6 +50,8 @@ help:
 	@echo 'make bench-client  our load generator beside pgbench (idle machine, 20 minutes)'
 	@echo 'make bench-control  every controller against every fixed limit (idle machine, 50 minutes)'
 	@echo 'make bench-engine  the embedded engine beside redb, LMDB, SQLite (idle machine, 20 minutes)'
+	@echo 'make conformance  the clients people use, directly and through the proxy (network)'
+	@echo 'make regression  the tests of PostgreSQL, directly and through the proxy (network)'
 	@echo 'make soak        run the long tests, which make test leaves out'
 	@echo 'make fuzz        fuzz each target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make advisories  check dependencies against the security database (needs the network)'
@@ -144,6 +150,17 @@ bench-engine:
 		$(CARGO_TARGET_DIR)/outside/release/engine-bench $$part \
 			--out $(BENCH_ENGINE_OUT)/engine-$$part.md $(BENCH_ENGINE); \
 	done
+
+# Installs clients by their package managers into out/conformance.
+conformance:
+	scripts/setup-postgres python3 python3-venv openssl
+	$(CARGO) build --release $(LOCKED) -p tidegate-cli
+	$(PYTHON) bench/conformance.py --markdown docs/results/clients.md $(CONFORMANCE)
+
+regression:
+	scripts/setup-postgres python3
+	$(CARGO) build --release $(LOCKED) -p tidegate-cli
+	$(PYTHON) bench/regression.py --markdown docs/results/regression.md $(REGRESSION)
 
 soak: setup analysis
 	$(CARGO) test --workspace --release $(LOCKED) -- --ignored --nocapture

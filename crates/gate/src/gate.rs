@@ -60,6 +60,7 @@ use slab::Slab;
 use tidegate_control::{Mpl, Observation, OverdueRule};
 
 use crate::connections::ConnectionBound;
+use crate::outage::Outage;
 use crate::permits::{Outstanding, PermitId, PermitKey, Permits};
 use crate::queue::{Class, Queue, QueueKey};
 use crate::request::{Admission, Claim, Discounted, Limits, Outcome, QueueFull, Request};
@@ -96,6 +97,7 @@ struct GateState {
     waiting_max: u32,
     connections: ConnectionBound,
     connections_max: u32,
+    outage: Outage,
     permits: Permits,
     overdue: OverdueRule,
     start: Instant,
@@ -125,7 +127,8 @@ impl GateState {
 
     /// Returns how many permits may be out, whether they count or not.
     fn outstanding_max(&self) -> u32 {
-        self.connections.within(self.limit_max()).min(self.connections_max)
+        let within = self.connections.within(self.limit_max()).min(self.connections_max);
+        self.outage.within(within)
     }
 
     /// Returns whether the next request has to wait.
@@ -177,7 +180,8 @@ impl GateState {
         debug_assert!(self.permits.counted() <= self.limit, "a grant keeps the limit");
         let outstanding = self.permits.not_set_aside();
         debug_assert!(outstanding <= self.outstanding_max(), "a grant keeps the bound");
-        self.classes[class.index()].record_wait(in_queue);
+        let is_exception = self.outage.has_met(waiting.since);
+        self.classes[class.index()].record_wait(in_queue, is_exception);
         let before =
             std::mem::replace(self.ticket(waiting.ticket), TicketState::Granted { permit });
         debug_assert!(matches!(before, TicketState::Waiting { .. }), "a ticket is granted once");
@@ -196,11 +200,15 @@ impl GateState {
         debug_assert!(at_work <= in_database, "a transaction works under its permit");
         let class = &mut self.classes[ended.class.index()];
         let spent = TransactionTimes { in_queue: ended.in_queue, in_database };
-        class.record_end(outcome, spent, ended.was_discounted);
+        let asked = ended.granted_at.checked_sub(ended.in_queue).unwrap_or(ended.granted_at);
+        class.record_end(outcome, spent, ended.was_discounted || self.outage.has_met(asked));
     }
 
     /// Lets permits that are overdue count no longer, the oldest first.
     fn discount(&mut self, now: Instant) -> Vec<Discounted> {
+        if self.outage.lasts() {
+            return Vec::new();
+        }
         let Some((_, oldest)) = self.permits.oldest_counted() else { return Vec::new() };
         let (clock, somebody_waits) = (self.clock(now), !self.queue.is_empty());
         let age_of = |out: &Outstanding| now.saturating_duration_since(out.counts_since);
@@ -257,6 +265,7 @@ impl Gate {
             waiting_max: u32::try_from(limits.waiting_max).unwrap_or(u32::MAX),
             connections: ConnectionBound::default(),
             connections_max: u32::MAX,
+            outage: Outage::default(),
             permits: Permits::default(),
             overdue: OverdueRule::new(),
             start: now,
@@ -288,7 +297,7 @@ impl Gate {
         if !state.is_full() {
             let key = state.permits.grant(request.class, Duration::ZERO, now);
             state.concurrency_peak = state.concurrency_peak.max(state.concurrency());
-            state.classes[request.class.index()].record_wait(Duration::ZERO);
+            state.classes[request.class.index()].record_wait(Duration::ZERO, false);
             return Admission::Granted(self.permit(&state, key));
         }
         if state.queue.len() >= state.waiting_max {
@@ -369,6 +378,34 @@ impl Gate {
         wake(granted);
     }
 
+    /// Notes that the database cannot be reached, or still cannot be, while `connected` permits have
+    /// a connection. Until [`Gate::end_outage`] no permits are granted beyond those, and no control
+    /// interval ends: what passes meanwhile says nothing about the database.
+    pub fn begin_outage(&self, connected: u32, now: Instant) {
+        let mut state = self.lock();
+        let now = state.advance(now);
+        state.outage = Outage::Lasts { connected };
+        // There may be more of them than there were.
+        let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
+        drop(state);
+        wake(granted);
+    }
+
+    /// Notes that the database can be reached again. Transactions that wait are admitted, and no
+    /// permit is overdue because of the outage. Nothing happens if there was none.
+    pub fn end_outage(&self, now: Instant) {
+        let mut state = self.lock();
+        if !state.outage.lasts() {
+            return;
+        }
+        let now = state.advance(now);
+        state.outage = Outage::Ended(now);
+        state.permits.restart_ages(now);
+        let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
+        drop(state);
+        wake(granted);
+    }
+
     /// Counts from now on, in each interval, the transactions of `class` whose response time is
     /// longer than `within`.
     pub fn count_late(&self, class: Class, within: Duration) {
@@ -405,19 +442,24 @@ impl Gate {
         (now.saturating_duration_since(state.interval_start), completions)
     }
 
-    /// Begins the interval anew at `now` if nothing ran or waited in it. Returns whether it did:
-    /// such an interval says nothing about the database, and would dilute the throughput of the
-    /// next transactions.
+    /// Begins the interval anew at `now` if nothing ran or waited in it, or if the database cannot
+    /// be reached. Returns whether it did: such an interval says nothing about the database, and
+    /// would dilute the throughput of the next transactions.
     #[must_use]
     pub fn skip_empty_interval(&self, now: Instant) -> bool {
         let mut state = self.lock();
-        let empty = state.concurrency_peak == 0;
-        if empty {
+        let is_disturbed = state.outage.disturbs(now);
+        let is_void = state.concurrency_peak == 0 || is_disturbed;
+        if is_void {
             let now = state.advance(now);
             state.interval_start = now;
             state.population = PopulationTime::new(now);
+            state.concurrency_peak = state.concurrency();
         }
-        empty
+        if is_disturbed {
+            state.classes.iter_mut().for_each(ClassStatistics::drop_interval);
+        }
+        is_void
     }
 
     /// Ends the interval at `now` and begins the next. Returns what was observed in it.
@@ -563,7 +605,7 @@ impl Permit {
         let now = state.advance(now);
         let ended = state.permits.renew(self.key, now);
         state.end(&ended, outcome, now);
-        state.classes[ended.class.index()].record_wait(Duration::ZERO);
+        state.classes[ended.class.index()].record_wait(Duration::ZERO, false);
         state.concurrency_peak = state.concurrency_peak.max(state.concurrency());
     }
 

@@ -37,6 +37,7 @@ mod gate;
 mod goal;
 mod governor;
 pub mod journal;
+mod outage;
 mod permits;
 mod queue;
 mod request;

@@ -200,6 +200,16 @@ impl Permits {
         }
     }
 
+    /// Lets the age of every permit that counts begin anew, which keeps their order.
+    pub(crate) fn restart_ages(&mut self, now: Instant) {
+        let mut at = self.first;
+        while let Some(key) = at {
+            let entry = &mut self.out[key];
+            entry.counts_since = now;
+            at = entry.next;
+        }
+    }
+
     fn is_lent(&self, key: PermitKey) -> bool {
         matches!(self.out[key.0].state, PermitState::Lent { .. })
     }

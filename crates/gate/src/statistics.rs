@@ -291,23 +291,26 @@ impl ClassStatistics {
         self.within = within;
     }
 
-    pub(crate) fn record_wait(&mut self, in_queue: Duration) {
-        self.interval.in_queue.record(in_queue);
+    /// Records the wait for a permit; an exception goes into the totals alone.
+    pub(crate) fn record_wait(&mut self, in_queue: Duration, is_exception: bool) {
+        let tally = if is_exception { &mut self.earlier } else { &mut self.interval };
+        tally.in_queue.record(in_queue);
     }
 
-    /// Counts the end of a transaction. The time of one whose permit was discounted is an exception
-    /// that is to teach a controller nothing: it goes into the totals alone.
+    /// Counts the end of a transaction. The time of one whose permit was discounted, or that has
+    /// met an outage, is an exception that is to teach a controller nothing: it goes into the
+    /// totals alone.
     pub(crate) fn record_end(
         &mut self,
         outcome: Outcome,
         spent: TransactionTimes,
-        was_discounted: bool,
+        is_exception: bool,
     ) {
         match outcome {
             Outcome::Completed => self.interval.completions += 1,
             Outcome::Failed => self.interval.failures += 1,
         }
-        let tally = if was_discounted { &mut self.earlier } else { &mut self.interval };
+        let tally = if is_exception { &mut self.earlier } else { &mut self.interval };
         let response = spent.in_queue + spent.in_database;
         tally.in_database.record(spent.in_database);
         tally.response.record(response);
@@ -316,6 +319,16 @@ impl ClassStatistics {
 
     pub(crate) fn completions(&self) -> u64 {
         self.interval.completions
+    }
+
+    /// Moves what the interval has so far into the totals: no controller is to learn it.
+    pub(crate) fn drop_interval(&mut self) {
+        let ClassTally { completions, failures, in_queue, .. } = &self.interval;
+        if completions + failures + in_queue.histogram.len() == 0 {
+            return;
+        }
+        self.earlier.add(&self.interval);
+        self.interval.clear();
     }
 
     pub(crate) fn totals(&self) -> ClassTotals {

@@ -307,3 +307,50 @@ fn a_new_limit_lets_waiters_in_at_once() {
     assert_eq!(site.running.len(), 6);
     assert_eq!(site.tickets.len(), 2);
 }
+
+/// The database is away for a minute. What was running has failed, what has a permit waits, and the
+/// rest stays in the queue; the controller hears of nothing, and the limit is as before.
+#[test]
+fn an_outage_teaches_nothing() {
+    let mut site = Site::new(hill_climbing(8));
+    (0..20).for_each(|client| site.arrive(client));
+    site.gate.begin_outage(0, site.now);
+    for _ in 0..4 {
+        site.end(Outcome::Failed);
+    }
+    site.claim();
+    assert_eq!((site.running.len(), site.tickets.len()), (4, 12), "none is admitted");
+    for _ in 0..60 {
+        assert!(site.tick_after(SECOND).is_none());
+        assert!(site.gate.discount(site.now).is_empty(), "none is overdue");
+    }
+    site.gate.end_outage(site.now);
+    site.claim();
+    assert_eq!((site.running.len(), site.tickets.len()), (8, 8), "as many as before");
+    assert!(site.gate.discount(site.now).is_empty(), "none is overdue because of the outage");
+    assert!(site.tick_after(SECOND / 4).is_none(), "connections are opened anew");
+    for client in 100..300 {
+        site.end(Outcome::Completed);
+        site.arrive(client);
+    }
+    let seen = site.tick_after(SECOND).expect("a busy second").observation;
+    assert_eq!(seen.limit.get(), 8);
+    assert_eq!(seen.failures, 0);
+    assert!(seen.in_database.count < 200, "who met the outage is left out");
+    assert!(seen.classes.iter().all(|class| class.response.p99_s < 30.0));
+}
+
+/// One permit is out in any case: its transaction finds out that the database is back.
+#[test]
+fn one_transaction_is_admitted_during_an_outage() {
+    let mut site = Site::new(hill_climbing(8));
+    site.gate.begin_outage(0, site.now);
+    (0..3).for_each(|client| site.arrive(client));
+    assert_eq!((site.running.len(), site.tickets.len()), (1, 2));
+    site.end(Outcome::Failed);
+    site.claim();
+    assert_eq!((site.running.len(), site.tickets.len()), (1, 1));
+    site.gate.begin_outage(2, site.now);
+    site.claim();
+    assert_eq!((site.running.len(), site.tickets.len()), (2, 0), "two have connections");
+}

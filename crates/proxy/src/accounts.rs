@@ -13,7 +13,7 @@ use std::time::Instant;
 use tidegate_gate::Gate;
 
 use crate::capacity::{Bound, Capacity, Counts, Full, Occupancy, PoolOfWorker};
-use crate::config::{Config, ServerAddress};
+use crate::config::{Config, ServerHosts};
 use crate::log_limit::LogLimit;
 use crate::mailbox::{Mailbox, Message};
 use crate::slots::{DatabaseIndex, ServerIndex, WorkerIndex};
@@ -83,7 +83,7 @@ impl Accounts {
     /// Makes the accounts of these servers.
     pub(crate) fn new(
         config: &Config,
-        servers: &[(ServerAddress, bool)],
+        servers: &[(ServerHosts, bool)],
         mailboxes: &[Arc<Mailbox>],
         now: Instant,
     ) -> Accounts {
@@ -184,7 +184,7 @@ impl Accounts {
 
     /// Returns the counts of a pool's connections.
     pub(crate) fn of_pool(&self, config: &Config, key: &PoolKey, server: ServerIndex) -> Counts {
-        let PoolKey { database, server_database, user } = key;
+        let PoolKey { database, server_database, user, .. } = key;
         let limits = &config.databases[database.0].limits;
         let of_user = config.user_settings.get(user).and_then(|it| it.max_connections);
         let in_database = Bound::Database(*database, server_database.clone());
@@ -199,7 +199,7 @@ impl Accounts {
         self.upstreams.counts(bounds.into_iter().flatten())
     }
 
-    /// Returns the counts of a client that is logged in, beside that of all clients.
+    /// Returns the counts of a client that is logged in.
     pub(crate) fn of_client(
         &self,
         config: &Config,
@@ -209,6 +209,8 @@ impl Accounts {
         let of_user = config.user_settings.get(user).and_then(|it| it.max_clients);
         let of_database = config.databases[database.0].limits.max_clients;
         let bounds = [
+            // It has been counted from the start, so that the number has no meaning.
+            Some((Bound::All, u32::MAX)),
             of_user.map(|max| (Bound::User(user.to_owned()), max)),
             of_database.map(|max| (Bound::Database(database, name.to_owned()), max)),
         ];
@@ -290,7 +292,7 @@ pub(crate) fn too_many_clients(config: &Config, full: &Full) -> String {
 }
 
 impl ServerAccount {
-    fn new(config: &Config, address: &ServerAddress, is_watched: bool) -> ServerAccount {
+    fn new(config: &Config, address: &ServerHosts, is_watched: bool) -> ServerAccount {
         let of_server = config.databases.iter().filter(|database| database.server == *address);
         let configured = of_server.filter_map(|database| database.limits.max_connections).next();
         ServerAccount {
@@ -325,7 +327,7 @@ impl AskedWorkers {
 }
 
 // A bit for each event loop.
-const _: () = assert!(crate::worker::WORKERS_MAX <= 128);
+const _: () = assert!(crate::cancel_key::WORKERS_MAX <= 128);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! A client's connection and its state.
 //!
 //! ```text
-//! LoggingIn: FirstPacket -> Authenticating -> AwaitingParameters -> LoggedIn
+//! LoggingIn: FirstPacket -> (LookingUp) -> Authenticating -> AwaitingParameters -> LoggedIn
 //! LoggedIn:  Idle -> (gate) -> Queued -> AwaitingUpstream -> Running -> Idle
 //!                                    any of them but Running -> Refused -> Idle
 //! any state -> Closing; FirstPacket -> Cancelling
@@ -10,17 +10,19 @@
 //! A state holds what exists only in it: an upstream connection, a permit, a place in the queue.
 //! So a client that is dropped gives back all that it holds.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use tidegate_gate::{Class, Permit, Ticket};
-use tidegate_wire::startup::CancelKey;
 
+use crate::cancel_key::ClientKey;
 use crate::capacity::Place;
-use crate::login::Exchange;
+use crate::login::{Exchange, PasswordMethod};
 use crate::net::{Connection, Stream};
 use crate::session::ClientSession;
 use crate::slots::{PoolIndex, Slot, WorkerIndex};
-use crate::upstream::UpstreamSlot;
+use crate::timeouts::ClientTimeouts;
+use crate::upstream::{PoolKey, UpstreamSlot};
 
 /// Names a client of an event loop.
 pub(crate) type ClientSlot = Slot<Client>;
@@ -32,23 +34,49 @@ pub(crate) struct Requester {
     pub(crate) client: ClientSlot,
 }
 
-/// Who a client is, known from its first packet on.
+/// Who a client says it is, and what it asks for.
+#[derive(Debug)]
+pub(crate) struct Applicant {
+    pub(crate) user: Box<str>,
+    pub(crate) class: Class,
+    /// The pool that it will use, which need not exist.
+    pub(crate) key: PoolKey,
+    /// How long it may take.
+    pub(crate) timeouts: ClientTimeouts,
+    pub(crate) session: ClientSession,
+}
+
+/// What has to be found out about a client before it can prove anything.
+#[derive(Clone, Debug)]
+pub(crate) enum Inquiry {
+    /// What the server knows of the user, who then proves itself by this method.
+    User(PasswordMethod),
+    /// The user of the operating system at the other end of its socket, whom this map lets be
+    /// users of the database.
+    SystemUser { map: Option<Arc<str>> },
+}
+
+/// Who a client is, once it has proved it.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) user: Box<str>,
     pub(crate) class: Class,
+    /// How long it may take.
+    pub(crate) timeouts: ClientTimeouts,
     pub(crate) pool: PoolIndex,
     pub(crate) session: ClientSession,
     /// The right to be connected.
-    pub(crate) places: Vec<Place>,
+    pub(crate) place: Option<Place>,
 }
 
 /// What a login waits for.
 pub(crate) enum LoginStage {
     /// The start-up packet; requests for encryption may come before it.
     FirstPacket,
+    /// The answer to an inquiry about the client.
+    LookingUp(Box<Applicant>, Inquiry),
     /// The client's next authentication message.
-    Authenticating(Account, Exchange),
+    Authenticating(Box<Applicant>, Exchange),
     /// The server's parameters. In session mode from the client's own connection, once that is
     /// being opened.
     AwaitingParameters(Account, Option<UpstreamSlot>),
@@ -69,9 +97,13 @@ pub(crate) enum TransactionInput {
 #[derive(Debug)]
 pub(crate) struct RunningTransaction {
     pub(crate) upstream: UpstreamSlot,
+    /// When its first message went to the server.
+    pub(crate) since: Instant,
     pub(crate) input: TransactionInput,
     /// A cancel request that is sent on as soon as the held input is.
     pub(crate) cancel_when_sent: Option<Requester>,
+    /// Something of the client's has been sent to the server.
+    pub(crate) has_sent: bool,
 }
 
 /// The transaction of a client that is logged in.
@@ -119,19 +151,28 @@ pub(crate) enum ClientState {
 /// A client, from accept to close.
 pub(crate) struct Client {
     pub(crate) connection: Connection,
-    pub(crate) key: CancelKey,
+    pub(crate) key: ClientKey,
     pub(crate) state: ClientState,
     /// Since when the rest of a message is awaited.
     pub(crate) mid_message_since: Option<Instant>,
+    /// Bytes have come from it since the last sweep.
+    pub(crate) has_moved: bool,
+    /// Since when sweeps have found it idle outside a transaction.
+    idle_since: Option<Instant>,
+    /// It has not proved who it is, and counts among those who have not.
+    pub(crate) is_applicant: bool,
 }
 
 impl Client {
-    pub(crate) fn new(stream: Stream, key: CancelKey, now: Instant) -> Client {
+    pub(crate) fn new(stream: Stream, key: ClientKey, now: Instant) -> Client {
         Client {
             connection: Connection::new(stream),
             key,
             state: ClientState::LoggingIn { since: now, stage: LoginStage::FirstPacket },
             mid_message_since: None,
+            has_moved: false,
+            idle_since: None,
+            is_applicant: true,
         }
     }
 
@@ -143,19 +184,28 @@ impl Client {
         }
     }
 
-    /// Ends the authentication.
-    pub(crate) fn await_parameters(&mut self) {
-        let ClientState::LoggingIn { stage, .. } = &mut self.state else {
-            debug_assert!(false, "a client logs in once");
-            return;
-        };
-        *stage = match std::mem::replace(stage, LoginStage::FirstPacket) {
-            LoginStage::Authenticating(account, _) => LoginStage::AwaitingParameters(account, None),
-            other => {
-                debug_assert!(false, "a client authenticates once");
-                other
+    /// Takes the client's application, if it has applied and has not been let in.
+    pub(crate) fn take_applicant(&mut self) -> Option<Box<Applicant>> {
+        let ClientState::LoggingIn { stage, .. } = &mut self.state else { return None };
+        match std::mem::replace(stage, LoginStage::FirstPacket) {
+            LoginStage::LookingUp(applicant, _) | LoginStage::Authenticating(applicant, _) => {
+                Some(applicant)
             }
-        };
+            other => {
+                *stage = other;
+                None
+            }
+        }
+    }
+
+    /// Returns what is being found out about the client, and about whom.
+    pub(crate) fn looking_up(&self) -> Option<(&Applicant, &Inquiry)> {
+        match &self.state {
+            ClientState::LoggingIn { stage: LoginStage::LookingUp(applicant, inquiry), .. } => {
+                Some((applicant, inquiry))
+            }
+            _ => None,
+        }
     }
 
     /// Returns who the client is if it waits for the server's parameters.
@@ -179,12 +229,15 @@ impl Client {
         }
     }
 
-    /// Lets a client of session mode wait for another connection: this one could not be opened.
-    pub(crate) fn forget_own_upstream(&mut self) {
-        if let ClientState::LoggingIn { stage: LoginStage::AwaitingParameters(_, own), .. } =
-            &mut self.state
-        {
-            *own = None;
+    /// Takes the connection away that was being opened for a client of session mode. Returns
+    /// whether the client waits for another.
+    pub(crate) fn unset_own_upstream(&mut self) -> bool {
+        match &mut self.state {
+            ClientState::LoggingIn { stage: LoginStage::AwaitingParameters(_, own), .. } => {
+                *own = None;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -209,7 +262,7 @@ impl Client {
     pub(crate) fn takes_input(&self) -> bool {
         match &self.state {
             ClientState::LoggingIn { stage, .. } => {
-                !matches!(stage, LoginStage::AwaitingParameters(..))
+                matches!(stage, LoginStage::FirstPacket | LoginStage::Authenticating(..))
             }
             ClientState::LoggedIn(LoggedIn { transaction, .. }) => {
                 use TransactionState::{Idle, Refused, Running};
@@ -246,13 +299,12 @@ impl Client {
         }
     }
 
-    /// Returns who the client is, once its first packet was accepted and until it is closed.
+    /// Returns who the client is, once it has proved it and until it is closed.
     pub(crate) fn account(&self) -> Option<&Account> {
         match &self.state {
             ClientState::LoggingIn { stage, .. } => match stage {
-                LoginStage::FirstPacket => None,
-                LoginStage::Authenticating(account, _)
-                | LoginStage::AwaitingParameters(account, _) => Some(account),
+                LoginStage::AwaitingParameters(account, _) => Some(account),
+                _ => None,
             },
             ClientState::LoggedIn(client) => Some(&client.account),
             ClientState::Cancelling { .. } | ClientState::Closing { .. } => None,
@@ -262,11 +314,9 @@ impl Client {
     /// Returns the same, to change it.
     pub(crate) fn account_mut(&mut self) -> Option<&mut Account> {
         match &mut self.state {
-            ClientState::LoggingIn { stage, .. } => match stage {
-                LoginStage::FirstPacket => None,
-                LoginStage::Authenticating(account, _)
-                | LoginStage::AwaitingParameters(account, _) => Some(account),
-            },
+            ClientState::LoggingIn {
+                stage: LoginStage::AwaitingParameters(account, _), ..
+            } => Some(account),
             ClientState::LoggedIn(client) => Some(&mut client.account),
             _ => None,
         }
@@ -287,9 +337,29 @@ impl Client {
         }
     }
 
-    /// Returns the user's name, for a log; empty while it is not known.
+    /// Returns how long it may take, once it has said who it is.
+    pub(crate) fn timeouts(&self) -> Option<&ClientTimeouts> {
+        match &self.state {
+            ClientState::LoggingIn {
+                stage:
+                    LoginStage::LookingUp(applicant, _) | LoginStage::Authenticating(applicant, _),
+                ..
+            } => Some(&applicant.timeouts),
+            _ => self.account().map(|account| &account.timeouts),
+        }
+    }
+
+    /// Returns the name of the user that the client says it is, for a log; empty while it has said
+    /// none.
     pub(crate) fn user(&self) -> &str {
-        self.account().map_or("", |account| &account.user)
+        match &self.state {
+            ClientState::LoggingIn {
+                stage:
+                    LoginStage::LookingUp(applicant, _) | LoginStage::Authenticating(applicant, _),
+                ..
+            } => &applicant.user,
+            _ => self.account().map_or("", |account| &account.user),
+        }
     }
 
     pub(crate) fn logged_in_mut(&mut self) -> Option<&mut LoggedIn> {
@@ -323,12 +393,25 @@ impl Client {
     }
 
     /// Begins to run on an upstream connection.
-    pub(crate) fn run_on(&mut self, upstream: UpstreamSlot) {
+    pub(crate) fn run_on(&mut self, upstream: UpstreamSlot, now: Instant) {
         self.set_transaction(TransactionState::Running(RunningTransaction {
             upstream,
+            since: now,
             input: TransactionInput::Flowing,
             cancel_when_sent: None,
+            has_sent: false,
         }));
+    }
+
+    /// Returns the running transaction if nothing of it has been sent on a connection that it was
+    /// lent for itself alone: another connection would do as well.
+    pub(crate) fn unsent(&self) -> Option<&RunningTransaction> {
+        match &self.state {
+            ClientState::LoggedIn(LoggedIn { own_upstream: None, .. }) => {
+                self.running().filter(|running| !running.has_sent)
+            }
+            _ => None,
+        }
     }
 
     pub(crate) fn running(&self) -> Option<&RunningTransaction> {
@@ -365,6 +448,17 @@ impl Client {
             TransactionInput::IdleSince(since) => Some(since),
             TransactionInput::Flowing | TransactionInput::Held => None,
         }
+    }
+
+    /// Notes whether it is idle outside a transaction, and returns since when. Each sweep asks, so
+    /// that a client's messages need not look at the clock.
+    pub(crate) fn note_idleness(&mut self, now: Instant) -> Option<Instant> {
+        let is_idle = matches!(self.transaction(), Some(TransactionState::Idle { is_held: false }))
+            && !self.connection.has_unsent();
+        let has_moved = std::mem::take(&mut self.has_moved);
+        let since = if has_moved { now } else { self.idle_since.unwrap_or(now) };
+        self.idle_since = is_idle.then_some(since);
+        self.idle_since
     }
 
     /// Returns since when its login, or the end of its connection, is awaited.

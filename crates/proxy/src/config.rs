@@ -8,8 +8,12 @@ use std::time::Duration;
 
 pub use tidegate_gate::Control;
 
+use crate::hba::Hba;
+use crate::timeouts::ClientTimeoutsSection;
 use crate::users::Users;
 
+pub use crate::peers::Peers;
+pub use crate::timeouts::ClientTimeouts;
 pub use crate::tls::settings::{
     ChannelBindingMode, ClientTls, Negotiation, RootCertificates, ServerTls, SslMode, TlsVersion,
 };
@@ -30,6 +34,62 @@ pub enum ServerAddress {
     Tcp(String, u16),
     /// The path of the server's socket, `.s.PGSQL.<port>` included.
     Unix(PathBuf),
+}
+
+impl ServerAddress {
+    /// Returns whether it is a name whose meaning may change.
+    pub(crate) fn is_named(&self) -> bool {
+        match self {
+            ServerAddress::Tcp(host, _) => host.parse::<std::net::IpAddr>().is_err(),
+            ServerAddress::Unix(_) => false,
+        }
+    }
+}
+
+/// Which of several hosts may be used, in libpq's words for `target_session_attrs`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SessionAttributes {
+    /// Every host.
+    #[default]
+    Any,
+    /// A host that accepts writing transactions unless told otherwise.
+    ReadWrite,
+    /// A host that does not.
+    ReadOnly,
+    /// A host that is no standby.
+    Primary,
+    /// A standby.
+    Standby,
+    /// A standby, or any host if there is none.
+    PreferStandby,
+}
+
+/// How connections are spread over several hosts, in libpq's words for `load_balance_hosts`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LoadBalance {
+    /// One host is in use at a time.
+    #[default]
+    Disable,
+    /// Each connection goes to a host chosen at random.
+    Random,
+}
+
+/// The hosts of a database server: copies of one another, of which one is used at a time, or all.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ServerHosts {
+    /// The hosts in the order in which they are tried; at least one.
+    pub hosts: Vec<ServerAddress>,
+    /// Which of them may be used.
+    pub attributes: SessionAttributes,
+    /// How connections are spread over them.
+    pub balance: LoadBalance,
+}
+
+impl From<ServerAddress> for ServerHosts {
+    fn from(host: ServerAddress) -> ServerHosts {
+        let (attributes, balance) = (SessionAttributes::Any, LoadBalance::Disable);
+        ServerHosts { hosts: vec![host], attributes, balance }
+    }
 }
 
 /// How long an upstream connection belongs to a client.
@@ -70,7 +130,7 @@ pub struct Database {
     /// The name clients use; `None` serves every name that no other entry has.
     pub name: Option<String>,
     /// The server it is on. Databases on one server share one gate and one limit.
-    pub server: ServerAddress,
+    pub server: ServerHosts,
     /// How connections to the server are encrypted.
     pub tls: ServerTls,
     /// Its name on the server; `None` is the name the client used.
@@ -83,6 +143,8 @@ pub struct Database {
     pub mode: PoolMode,
     /// How many connections there may be, and how many are kept open.
     pub limits: DatabaseLimits,
+    /// How long its clients may take.
+    pub timeouts: ClientTimeouts,
     /// What becomes of session state that cannot follow a client.
     pub session_state: SessionStatePolicy,
     /// When session state is looked for.
@@ -92,6 +154,21 @@ pub struct Database {
     /// Whom to be to watch the server; `None` does not watch it. The first database of a server
     /// that has it decides.
     pub watch: Option<WatchLogin>,
+    /// How users are looked up on the server who are not in the user file; `None` knows no others.
+    pub auth_query: Option<AuthQuery>,
+}
+
+/// How the proxy asks a server for the secrets of users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthQuery {
+    /// The user who asks.
+    pub user: String,
+    /// That user's password; otherwise the user file's.
+    pub password: Option<String>,
+    /// The database in which the query runs; `None` is the database that is served.
+    pub database: Option<String>,
+    /// The query: from the user's name, `$1`, to rows of a name and a secret.
+    pub sql: String,
 }
 
 impl Database {
@@ -117,15 +194,6 @@ pub struct DatabaseLimits {
     pub min_connections: u32,
 }
 
-/// What is said of one user.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UserSettings {
-    /// Connections to servers as this user; `None` is no bound.
-    pub max_connections: Option<u32>,
-    /// Clients that log in as this user; `None` is no bound.
-    pub max_clients: Option<u32>,
-}
-
 /// Whom the proxy is on a server that it watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchLogin {
@@ -146,19 +214,17 @@ pub enum ClientAuthentication {
     ScramSha256,
     /// By a certificate whose common name is the user.
     Certificate,
+    /// As the HBA file says.
+    Hba,
 }
 
 /// How long the proxy waits, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the connection's start until the client is logged in.
-    pub login: Duration,
+    /// For clients, where neither their user nor their database has a bound of its own.
+    pub client: ClientTimeouts,
     /// For the rest of a message whose beginning has arrived.
     pub message: Duration,
-    /// In the queue; `None` waits as long as it takes.
-    pub queue: Option<Duration>,
-    /// For the next command of an open transaction; `None` waits as long as it takes.
-    pub idle_in_transaction: Option<Duration>,
     /// Until an upstream connection is established and authenticated.
     pub connect: Duration,
     /// For the end of a transaction whose client has gone, after its cancel request.
@@ -167,6 +233,14 @@ pub struct Timeouts {
     pub server_idle: Duration,
     /// How old an upstream connection grows before it is replaced; `None` keeps it for ever.
     pub server_lifetime: Option<Duration>,
+    /// How long transactions and logins that have sent nothing wait for a server that cannot be
+    /// reached; zero fails them at once.
+    pub server_down: Duration,
+    /// An upstream connection that has not been used for so long is checked before it is lent;
+    /// `None` checks none.
+    pub health_check_after: Option<Duration>,
+    /// For the answer to such a check.
+    pub health_check: Duration,
     /// How long a silent TCP peer may leave keep-alive probes unanswered before its connection is
     /// ended; `None` leaves it to the system, which waits for hours.
     pub unreachable: Option<Duration>,
@@ -181,6 +255,17 @@ pub struct HighPriority {
     pub users: Vec<String>,
     /// Values of `application_name` at connection start.
     pub applications: Vec<String>,
+}
+
+/// What is said of one user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserSettings {
+    /// Connections to servers as this user; `None` is no bound.
+    pub max_connections: Option<u32>,
+    /// Clients that log in as this user; `None` is no bound.
+    pub max_clients: Option<u32>,
+    /// The user's own bounds, which go before those of a database.
+    pub timeouts: ClientTimeoutsSection,
 }
 
 /// Everything the proxy is told.
@@ -200,10 +285,17 @@ pub struct Config {
     pub client_tls: Option<ClientTls>,
     /// The user file's contents.
     pub users: Users,
-    /// What is said of single users, by name.
-    pub user_settings: HashMap<String, UserSettings>,
     /// Clients at once; `None` is as many as there are file descriptors for.
     pub max_clients: Option<u32>,
+    /// The instances that share clients with this one.
+    pub peers: Peers,
+    /// What is said of single users, by the name that clients give.
+    pub user_settings: HashMap<String, UserSettings>,
+    /// The HBA file's contents, where clients prove who they are as it says.
+    pub hba: Option<Hba>,
+    /// Connections that have not logged in, at most; `None` is derived from the number of files
+    /// that the process may open.
+    pub logins_max: Option<NonZeroUsize>,
     /// Waiting times.
     pub timeouts: Timeouts,
     /// Transactions that may wait at one gate.

@@ -14,17 +14,20 @@ use tidegate_control::{Algorithm, Bounds, BoundsError, ControlChoice, Mpl, Resou
 use tidegate_gate::ClassGoal;
 
 use crate::config::{
-    ClientAuthentication, ClientTls, Config, Control, Database, DatabaseLimits, HighPriority,
-    ListenAddress, PoolMode, ServerAddress, SessionStateCheck, SessionStatePolicy, SslMode,
-    Timeouts, TlsVersion, UserSettings,
-    WatchLogin,
+    AuthQuery, ClientAuthentication, ClientTimeouts, ClientTls, Config, Control, Database,
+    DatabaseLimits, HighPriority, ListenAddress, PoolMode, ServerHosts, SessionStateCheck,
+    SessionStatePolicy, SslMode, Timeouts, TlsVersion, UserSettings, WatchLogin,
 };
+use crate::hba::{Hba, HbaError};
+pub use crate::peers::{PeersError, PeersSection};
+pub use crate::timeouts::ClientTimeoutsSection;
 pub use crate::upstream_url::UpstreamUrl;
 use crate::users::{Users, UsersError};
 
+mod authentication;
 mod values;
 
-pub use values::{AdminAddress, OptionalPeriod, Period, ValueError};
+pub use values::{AdminAddress, OptionalPeriod, Period, PeriodOrOff, ValueError};
 
 /// What holds where neither file nor flags say otherwise.
 pub mod defaults {
@@ -34,7 +37,7 @@ pub mod defaults {
 
     use tidegate_control::Algorithm;
 
-    use crate::config::{PoolMode, Timeouts};
+    use crate::config::{ClientTimeouts, PoolMode, Timeouts};
 
     /// Where clients connect.
     pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6432);
@@ -53,6 +56,10 @@ pub mod defaults {
     pub const MPL_START_PER_PROCESSOR: u32 = 2;
     /// Data disks of the server.
     pub const DISKS: u32 = 1;
+    /// Looks a user up whose password has not expired. A view of those who may log in.
+    pub const AUTH_QUERY: &str = "SELECT usename, \
+        CASE WHEN valuntil < pg_catalog.now() THEN NULL ELSE passwd END \
+        FROM pg_catalog.pg_shadow WHERE usename = $1";
     /// A server is not watched, because that takes one of its connections and a user.
     pub const WATCH: bool = false;
     /// Transactions that may wait for one server.
@@ -63,14 +70,22 @@ pub mod defaults {
     pub const SEED: u64 = 1;
     /// Waiting times.
     pub const TIMEOUTS: Timeouts = Timeouts {
-        login: Duration::from_secs(15),
+        client: ClientTimeouts {
+            login: Duration::from_secs(15),
+            queue: Some(Duration::from_secs(120)),
+            // Half the time in the queue: who waits behind idle transactions still gets their turn.
+            idle_in_transaction: Some(Duration::from_secs(60)),
+            client_idle: None,
+            transaction: None,
+        },
         message: Duration::from_secs(30),
-        queue: Some(Duration::from_secs(120)),
-        idle_in_transaction: None,
         connect: Duration::from_secs(5),
         abandoned: Duration::from_secs(5),
         server_idle: Duration::from_secs(60),
         server_lifetime: Some(Duration::from_secs(3600)),
+        server_down: Duration::from_secs(30),
+        health_check_after: Some(Duration::from_secs(30)),
+        health_check: Duration::from_secs(2),
         unreachable: Some(Duration::from_secs(120)),
         shutdown_grace: Duration::from_secs(10),
     };
@@ -95,6 +110,12 @@ pub struct ConfigFile {
     pub client_tls: ClientTlsSection,
     /// The user file.
     pub users_file: Option<PathBuf>,
+    /// The file that says who may log in from where and how.
+    pub auth_hba_file: Option<PathBuf>,
+    /// The file with the maps of that file.
+    pub auth_ident_file: Option<PathBuf>,
+    /// Connections that have not logged in.
+    pub max_logins: Option<NonZeroUsize>,
     /// Where decisions are appended.
     pub journal: Option<PathBuf>,
     /// Seed of the controllers' draws.
@@ -109,7 +130,9 @@ pub struct ConfigFile {
     pub timeouts: TimeoutsSection,
     /// Whose transactions go first.
     pub high_priority: HighPrioritySection,
-    /// What is said of single users, by name.
+    /// The instances that share clients with this one.
+    pub peers: PeersSection,
+    /// What is said of single users, by the name that clients give.
     pub users: BTreeMap<String, UserSection>,
     /// The databases by the name clients use; `*` serves every other name.
     pub databases: BTreeMap<String, DatabaseSection>,
@@ -124,21 +147,29 @@ pub struct TimeoutsSection {
     pub message: Option<Period>,
     pub queue: Option<OptionalPeriod>,
     pub idle_in_transaction: Option<OptionalPeriod>,
+    pub client_idle: Option<OptionalPeriod>,
+    pub transaction: Option<OptionalPeriod>,
     pub connect: Option<Period>,
     pub abandoned: Option<Period>,
     pub server_idle: Option<Period>,
     pub server_lifetime: Option<OptionalPeriod>,
+    pub server_down: Option<PeriodOrOff>,
+    pub health_check_after: Option<OptionalPeriod>,
+    pub health_check: Option<Period>,
     pub unreachable: Option<OptionalPeriod>,
     pub shutdown_grace: Option<Period>,
 }
 
-/// A section `[users.NAME]`; see [`UserSettings`].
+/// A section `[users.NAME]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[expect(missing_docs, reason = "the fields are those of UserSettings")]
 pub struct UserSection {
+    /// Connections to servers as this user.
     pub max_connections: Option<NonZeroU32>,
+    /// Clients that log in as this user.
     pub max_clients: Option<NonZeroU32>,
+    /// The user's own bounds.
+    pub timeouts: ClientTimeoutsSection,
 }
 
 /// The section `[client_tls]`; see [`ClientTls`].
@@ -181,6 +212,9 @@ pub struct DatabaseSection {
     pub max_clients: Option<NonZeroU32>,
     /// Connections to the server that are kept open for each user of this database.
     pub min_connections: Option<u32>,
+    /// The database's own bounds.
+    #[serde(default)]
+    pub timeouts: ClientTimeoutsSection,
     /// What becomes of session state that cannot follow a client in transaction mode.
     pub session_state: Option<SessionStatePolicy>,
     /// When session state is looked for in transaction mode.
@@ -207,6 +241,14 @@ pub struct DatabaseSection {
     pub watch_user: Option<String>,
     /// The password of that user.
     pub watch_password: Option<String>,
+    /// The user that looks other users up.
+    pub auth_user: Option<String>,
+    /// The password of that user.
+    pub auth_password: Option<String>,
+    /// The query by which it does.
+    pub auth_query: Option<String>,
+    /// The database in which it does.
+    pub auth_database: Option<String>,
 }
 
 impl DatabaseSection {
@@ -221,6 +263,7 @@ impl DatabaseSection {
             max_connections_per_user: None,
             max_clients: None,
             min_connections: None,
+            timeouts: ClientTimeoutsSection::default(),
             session_state: None,
             session_state_check: None,
             control: None,
@@ -233,6 +276,10 @@ impl DatabaseSection {
             watch: None,
             watch_user: None,
             watch_password: None,
+            auth_user: None,
+            auth_password: None,
+            auth_query: None,
+            auth_database: None,
         }
     }
 }
@@ -349,7 +396,7 @@ pub enum ConfigProblem {
         /// Another.
         second: String,
         /// Their server.
-        server: ServerAddress,
+        server: ServerHosts,
     },
     /// Two databases share a server but not the number of its connections.
     #[error(
@@ -362,7 +409,7 @@ pub enum ConfigProblem {
         /// Another.
         second: String,
         /// Their server.
-        server: ServerAddress,
+        server: ServerHosts,
     },
     /// More connections would be kept open than there may be.
     #[error("databases.{database}: min_connections = {min} is more than {key} = {max}")]
@@ -391,10 +438,45 @@ pub enum ConfigProblem {
     OpenTrust(ListenAddress),
     /// Passwords are asked for and there is no user file.
     #[error(
-        "auth = \"{0}\" needs users_file (--users-file FILE), a file with lines of \
-         \"user\" \"password\"; or auth = \"trust\" (--auth trust)"
+        "{0} needs users_file (--users-file FILE), a file with lines of \"user\" \"password\", \
+         or auth_user of a database, who looks users up; or auth = \"trust\" (--auth trust)"
     )]
-    NoUsersFile(&'static str),
+    NoUsers(String),
+    /// Clients are judged by an HBA file, which is not named.
+    #[error("auth = \"hba\" needs auth_hba_file, a file in the format of pg_hba.conf")]
+    NoHbaFile,
+    /// An HBA file that is not used.
+    #[error("{0} has a meaning with auth = \"hba\" only: set that, or remove it")]
+    UnusedFile(&'static str),
+    /// An HBA or ident file cannot be used.
+    #[error(transparent)]
+    Hba(#[from] HbaError),
+    /// A key for looking users up without a user who does it.
+    #[error("databases.{database}: {key} has no meaning without auth_user, who looks users up")]
+    NoAuthUser {
+        /// The database.
+        database: String,
+        /// The key.
+        key: &'static str,
+    },
+    /// A query that asks for no user.
+    #[error(
+        "databases.{0}: auth_query has to ask for the user $1, as in SELECT usename, passwd FROM \
+         pg_shadow WHERE usename = $1"
+    )]
+    AuthQueryParameter(String),
+    /// The proxy has no client whose proof would let it log in.
+    #[error(
+        "databases.{database}: auth_user \"{user}\" has a SCRAM verifier in the users file, which \
+         is no password: the proxy logs in as this user by itself, and no client proves it before. \
+         Give the password in auth_password"
+    )]
+    AuthUserVerifier {
+        /// The database.
+        database: String,
+        /// The user.
+        user: String,
+    },
     /// TLS is to be offered to clients, and a file for it is not named.
     #[error("client_tls.{missing} is missing: TLS with clients needs a certificate and its key")]
     ClientTlsFile {
@@ -412,6 +494,9 @@ pub enum ConfigProblem {
          \"verify-full\" and client_tls.ca"
     )]
     CertificateLogin,
+    /// The peers cannot be what is said.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
     /// The user file cannot be used.
     #[error(transparent)]
     Users(#[from] UsersError),
@@ -434,7 +519,8 @@ impl ConfigFile {
             toml::from_str(text).map_err(|error| toml_problem(text, &error))?;
         let directory = path.parent().unwrap_or(Path::new(""));
         let ClientTlsSection { certificate, key, ca, .. } = &mut file.client_tls;
-        let paths = [&mut file.users_file, &mut file.journal, certificate, key, ca];
+        let (hba, ident) = (&mut file.auth_hba_file, &mut file.auth_ident_file);
+        let paths = [&mut file.users_file, hba, ident, &mut file.journal, certificate, key, ca];
         for path in paths.into_iter().flatten() {
             *path = directory.join(&*path);
         }
@@ -459,26 +545,35 @@ impl ConfigFile {
         if listen.is_empty() {
             return Err(ConfigProblem::NoListen);
         }
-        let authentication = authentication(self.auth, self.users_file.as_deref(), &listen)?;
+        let users = match &self.users_file {
+            Some(path) => Users::load(path)?,
+            None => Users::none()?,
+        };
         let client_tls = self.client_tls.check()?;
+        let known = authentication::KnownUsers::of(self.users_file.as_deref(), &self.databases);
+        let authentication = authentication::method(self.auth, known, &listen)?;
         let are_verified = client_tls.as_ref().is_some_and(|tls| tls.mode >= SslMode::VerifyCa);
         if authentication == ClientAuthentication::Certificate && !are_verified {
             return Err(ConfigProblem::CertificateLogin);
         }
+        let timeouts = self.timeouts.over(defaults::TIMEOUTS);
+        let has_authority = client_tls.as_ref().is_some_and(|tls| tls.ca.is_some());
+        let files = (self.auth_hba_file.as_deref(), self.auth_ident_file.as_deref());
+        let hba = authentication::hba(authentication, files, known, has_authority)?;
         Ok(Config {
             listen,
             admin_listen: self.admin_listen.map(|AdminAddress(address)| address),
             threads: self.threads.unwrap_or(defaults::THREADS),
-            databases: databases(self.databases)?,
+            databases: databases(self.databases, &users, timeouts.client)?,
             authentication,
             client_tls,
-            users: match &self.users_file {
-                Some(path) => Users::load(path)?,
-                None => Users::default(),
-            },
-            user_settings: user_settings(self.users),
             max_clients: self.max_clients.map(NonZeroU32::get),
-            timeouts: self.timeouts.over(defaults::TIMEOUTS),
+            users,
+            hba,
+            logins_max: self.max_logins,
+            peers: self.peers.check()?,
+            user_settings: user_settings(self.users),
+            timeouts,
             waiting_max: self.waiting_max.map_or(defaults::WAITING_MAX, NonZeroUsize::get),
             prepared_statements_max: self
                 .prepared_statements_max
@@ -524,14 +619,22 @@ impl TimeoutsSection {
         let patience =
             |own: Option<OptionalPeriod>, default| own.map_or(default, |OptionalPeriod(time)| time);
         Timeouts {
-            login: period(self.login, defaults.login),
+            client: ClientTimeoutsSection {
+                login: self.login,
+                queue: self.queue,
+                idle_in_transaction: self.idle_in_transaction,
+                client_idle: self.client_idle,
+                transaction: self.transaction,
+            }
+            .over(defaults.client),
             message: period(self.message, defaults.message),
-            queue: patience(self.queue, defaults.queue),
-            idle_in_transaction: patience(self.idle_in_transaction, defaults.idle_in_transaction),
             connect: period(self.connect, defaults.connect),
             abandoned: period(self.abandoned, defaults.abandoned),
             server_idle: period(self.server_idle, defaults.server_idle),
             server_lifetime: patience(self.server_lifetime, defaults.server_lifetime),
+            server_down: self.server_down.map_or(defaults.server_down, |PeriodOrOff(time)| time),
+            health_check_after: patience(self.health_check_after, defaults.health_check_after),
+            health_check: period(self.health_check, defaults.health_check),
             unreachable: patience(self.unreachable, defaults.unreachable),
             shutdown_grace: period(self.shutdown_grace, defaults.shutdown_grace),
         }
@@ -544,34 +647,11 @@ fn toml_problem(text: &str, error: &toml::de::Error) -> ConfigProblem {
     let start = error.span().map_or(0, |span| span.start);
     let line = text.bytes().take(start).filter(|&byte| byte == b'\n').count();
     let shown = text.lines().nth(line).unwrap_or_default().trim();
-    let shown = match (shown.split_once("://"), shown.split_once("watch_password")) {
-        (Some((before, _)), _) => format!("{before}://…"),
-        (None, Some((before, _))) => format!("{before}watch_password…"),
-        (None, None) => shown.to_owned(),
-    };
+    let hidden = ["://", "watch_password", "auth_password"];
+    let hidden = hidden.into_iter().find_map(|what| Some((shown.split_once(what)?.0, what)));
+    let shown = hidden.map_or(shown.to_owned(), |(before, what)| format!("{before}{what}…"));
     let message = error.message().trim().replace('\n', ", ");
     ConfigProblem::Toml { line: line + 1, text: shown, message }
-}
-
-/// Without a user file there is nothing to check a password against. Whoever leaves it at that
-/// on an address that other machines reach has to say so.
-fn authentication(
-    asked: Option<ClientAuthentication>,
-    users_file: Option<&Path>,
-    listen: &[ListenAddress],
-) -> Result<ClientAuthentication, ConfigProblem> {
-    match (asked, users_file) {
-        (None, None) => match listen.iter().find(|address| is_open(address)) {
-            Some(open) => Err(ConfigProblem::OpenTrust(open.clone())),
-            None => Ok(ClientAuthentication::Trust),
-        },
-        (None, Some(_)) => Ok(ClientAuthentication::ScramSha256),
-        (Some(ClientAuthentication::Md5), None) => Err(ConfigProblem::NoUsersFile("md5")),
-        (Some(ClientAuthentication::ScramSha256), None) => {
-            Err(ConfigProblem::NoUsersFile("scram-sha-256"))
-        }
-        (Some(asked), _) => Ok(asked),
-    }
 }
 
 /// Returns whether other machines can reach an address.
@@ -582,15 +662,30 @@ fn is_open(address: &ListenAddress) -> bool {
     }
 }
 
-fn databases(sections: BTreeMap<String, DatabaseSection>) -> Result<Vec<Database>, ConfigProblem> {
+/// Returns what is said of users; a section that says nothing is left out.
+fn user_settings(sections: BTreeMap<String, UserSection>) -> HashMap<String, UserSettings> {
+    let settings = |(name, UserSection { max_connections, max_clients, timeouts })| {
+        let max_connections = max_connections.map(NonZeroU32::get);
+        let max_clients = max_clients.map(NonZeroU32::get);
+        (name, UserSettings { max_connections, max_clients, timeouts })
+    };
+    let says_something = |(_, settings): &(_, UserSettings)| *settings != UserSettings::default();
+    sections.into_iter().map(settings).filter(says_something).collect()
+}
+
+fn databases(
+    sections: BTreeMap<String, DatabaseSection>,
+    users: &Users,
+    timeouts: ClientTimeouts,
+) -> Result<Vec<Database>, ConfigProblem> {
     if sections.is_empty() {
         return Err(ConfigProblem::NoDatabase);
     }
-    let mut controls: HashMap<ServerAddress, (String, Control)> = HashMap::new();
-    let mut connections: HashMap<ServerAddress, (String, u32)> = HashMap::new();
+    let mut controls: HashMap<ServerHosts, (String, Control)> = HashMap::new();
+    let mut connections: HashMap<ServerHosts, (String, u32)> = HashMap::new();
     let mut databases = Vec::with_capacity(sections.len());
     for (name, section) in sections {
-        let database = database(&name, section)?;
+        let database = database(&name, section, users, timeouts)?;
         match controls.get(&database.server) {
             Some((first, control)) if *control != database.control => {
                 let (first, server) = (first.clone(), database.server);
@@ -611,7 +706,7 @@ fn databases(sections: BTreeMap<String, DatabaseSection>) -> Result<Vec<Database
         }
         databases.push((name, database));
     }
-    let watched = |server: &ServerAddress| {
+    let watched = |server: &ServerHosts| {
         databases.iter().any(|(_, other)| other.server == *server && other.watch.is_some())
     };
     for (name, Database { control, server, .. }) in &databases {
@@ -623,13 +718,19 @@ fn databases(sections: BTreeMap<String, DatabaseSection>) -> Result<Vec<Database
     Ok(databases.into_iter().map(|(_, database)| database).collect())
 }
 
-fn database(name: &str, section: DatabaseSection) -> Result<Database, ConfigProblem> {
+fn database(
+    name: &str,
+    section: DatabaseSection,
+    users: &Users,
+    timeouts: ClientTimeouts,
+) -> Result<Database, ConfigProblem> {
     if name.is_empty() {
         return Err(ConfigProblem::EmptyDatabaseName);
     }
     let control = control(name, &section)?;
     let watch = watch(name, &section)?;
     let limits = limits(name, &section)?;
+    let auth_query = authentication::auth_query(name, &section, users)?;
     Ok(Database {
         name: (name != "*").then(|| name.to_owned()),
         server: section.upstream.server,
@@ -639,21 +740,13 @@ fn database(name: &str, section: DatabaseSection) -> Result<Database, ConfigProb
         server_password: section.upstream.password,
         mode: section.mode.unwrap_or(defaults::MODE),
         limits,
+        timeouts: section.timeouts.over(timeouts),
         session_state: section.session_state.unwrap_or_default(),
         session_state_check: section.session_state_check.unwrap_or_default(),
         control,
         watch,
+        auth_query,
     })
-}
-
-/// Returns what is said of users; a section that says nothing is left out.
-fn user_settings(sections: BTreeMap<String, UserSection>) -> HashMap<String, UserSettings> {
-    let settings = |UserSection { max_connections, max_clients }: UserSection| UserSettings {
-        max_connections: max_connections.map(NonZeroU32::get),
-        max_clients: max_clients.map(NonZeroU32::get),
-    };
-    let named = sections.into_iter().map(|(name, section)| (name, settings(section)));
-    named.filter(|(_, settings)| *settings != UserSettings::default()).collect()
 }
 
 /// Returns how many connections there may be for a database.

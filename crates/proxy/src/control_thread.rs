@@ -1,7 +1,8 @@
 //! The thread that keeps every gate's limit where its controller wants it.
 //!
 //! It also does what must not stop an event loop: passing queue deadlines, looking after permits
-//! that are out far longer than usual, looking names up again, writing the journal.
+//! that are out far longer than usual, looking names up again, reading changed files
+//! again, writing the journal.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -25,10 +26,12 @@ use crate::worker::OverdueWarnings;
 /// How often intervals and deadlines are looked at.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How often host names are looked up again.
+/// How often host names are looked up again, and while a server cannot be reached.
 const LOOK_UP_INTERVAL: Duration = Duration::from_secs(30);
+const LOOK_UP_INTERVAL_DOWN: Duration = Duration::from_secs(2);
 
-/// Certificates are looked at this often, and loaded again if their files have changed.
+/// Files of certificates, users and the like are looked at this often, and read again if they have
+/// changed.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One server's control loop.
@@ -207,6 +210,7 @@ struct ControlLoop {
     journal: Option<Journal>,
     started: Instant,
     looked_up: Arc<AtomicBool>,
+    looked_up_at: Instant,
     next_look_up: Instant,
     next_reload: Instant,
 }
@@ -247,6 +251,7 @@ impl ControlLoop {
             journal,
             started,
             looked_up: Arc::new(AtomicBool::new(true)),
+            looked_up_at: started,
             next_look_up: started + LOOK_UP_INTERVAL,
             next_reload: started + RELOAD_INTERVAL,
         }
@@ -266,9 +271,14 @@ impl ControlLoop {
         }
         if now >= self.next_reload {
             self.next_reload = now + RELOAD_INTERVAL;
-            self.shared.reload_certificates();
+            self.shared.reload_files();
+        }
+        // A name may mean another host then.
+        if self.shared.servers.iter().any(|server| server.hosts.is_down()) {
+            self.next_look_up = self.next_look_up.min(self.looked_up_at + LOOK_UP_INTERVAL_DOWN);
         }
         if now >= self.next_look_up {
+            self.looked_up_at = now;
             self.next_look_up = now + LOOK_UP_INTERVAL;
             self.look_up();
         }
@@ -309,7 +319,7 @@ impl ControlLoop {
 
     /// Looks the servers' names up again, on a thread of its own: a resolver may take its time.
     fn look_up(&self) {
-        if !self.shared.servers.iter().any(crate::shared::Server::is_named)
+        if !self.shared.servers.iter().any(|server| server.hosts.is_named())
             || !self.looked_up.swap(false, Ordering::SeqCst)
         {
             return;
@@ -317,11 +327,8 @@ impl ControlLoop {
         let (shared, done) = (Arc::clone(&self.shared), Arc::clone(&self.looked_up));
         let looked_up =
             std::thread::Builder::new().name("tidegate-names".into()).spawn(move || {
-                for server in shared.servers.iter().filter(|server| server.is_named()) {
-                    if let Err(error) = server.resolve() {
-                        let name = &server.address;
-                        tracing::warn!(%name, %error, "name not found; keeping the last address");
-                    }
+                for server in shared.servers.iter().filter(|server| server.hosts.is_named()) {
+                    server.resolve();
                 }
                 done.store(true, Ordering::SeqCst);
             });

@@ -1,5 +1,7 @@
 //! Logging in to a server, without sockets: start-up, authentication, parameters.
 
+use std::sync::Arc;
+
 use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
 use tidegate_wire::authentication::{self, Authentication, SCRAM_SHA_256, SCRAM_SHA_256_PLUS};
 use tidegate_wire::error_response;
@@ -7,23 +9,73 @@ use tidegate_wire::startup::CancelKey;
 use tidegate_wire::{Malformed, backend, frontend};
 
 use crate::accounts::ConnectionLimits;
-use crate::config::ChannelBindingMode;
+use crate::auth_query::Lookups;
+use crate::config::{ChannelBindingMode, SessionAttributes};
+use crate::hosts::Role;
 use crate::scram;
 use crate::scram::pass_through::{PassThrough, PassThroughError};
+use crate::timeouts::ShownBound;
 use crate::tls::{Encryption, TlsError};
 use crate::upstream::ServerParameters;
-use crate::users::{Secret, Users};
+use crate::users::{Secret, User, Users};
 
 /// Who the proxy is on a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     pub(crate) user: String,
-    /// Absent: only servers that ask for no password can be used.
-    pub(crate) secret: Option<Secret>,
-    /// Where the key is that a client of the user has proved.
-    pub(crate) users: Users,
+    secrets: Secrets,
     /// How far the login is bound to the server's certificate.
-    pub(crate) channel_binding: ChannelBindingMode,
+    channel_binding: ChannelBindingMode,
+}
+
+/// Where the secret of a user is found.
+#[derive(Clone, Debug)]
+enum Secrets {
+    /// In the configuration.
+    Configured(Arc<User>),
+    /// In the users file, or else in what a server has told by `auth_query`.
+    Found { users: Users, lookups: Option<Arc<Lookups>> },
+}
+
+impl Credentials {
+    /// Returns the credentials of a user whose secret is in the configuration, or else in the users
+    /// file, or else in what a server has told.
+    pub(crate) fn new(
+        user: String,
+        password: Option<&str>,
+        (users, lookups): (&Users, Option<&Arc<Lookups>>),
+        channel_binding: ChannelBindingMode,
+    ) -> Credentials {
+        let secrets = match password {
+            Some(password) => {
+                let secret = Secret::Plain(password.to_owned());
+                Secrets::Configured(Arc::new(User::new(Some(secret))))
+            }
+            None => Secrets::Found { users: users.clone(), lookups: lookups.cloned() },
+        };
+        Credentials { user, secrets, channel_binding }
+    }
+
+    /// Returns the credentials of a user of the proxy's own, whom no client is.
+    pub(crate) fn own(
+        user: &str,
+        password: Option<&str>,
+        users: &Users,
+        channel_binding: ChannelBindingMode,
+    ) -> Credentials {
+        Credentials::new(user.to_owned(), password, (users, None), channel_binding)
+    }
+
+    /// Returns what is known of the user now. `None`: only servers that ask for no password can be
+    /// used.
+    fn find(&self) -> Option<Arc<User>> {
+        match &self.secrets {
+            Secrets::Configured(user) => Some(Arc::clone(user)),
+            Secrets::Found { users, lookups } => users
+                .find(self.user.as_bytes())
+                .or_else(|| lookups.as_ref()?.last_known(&self.user)),
+        }
+    }
 }
 
 /// Why an upstream connection could not be had.
@@ -33,6 +85,12 @@ pub(crate) enum UpstreamError {
     Io(#[from] std::io::Error),
     #[error("no answer within the connect timeout")]
     TimedOut,
+    #[error("no answer {to} within the connect timeout ({bound})")]
+    NotReadyInTime {
+        bound: ShownBound,
+        /// What was to be answered.
+        to: &'static str,
+    },
     #[error("the server closed the connection")]
     Closed,
     #[error("{message} (SQLSTATE {code})")]
@@ -60,6 +118,13 @@ pub(crate) enum UpstreamError {
     Malformed(#[from] Malformed),
     #[error("the server sent message type {0:#04x} during login")]
     Unexpected(u8),
+    #[error("the server is {is}, and target_session_attrs={wanted} was asked for")]
+    Unfit { is: &'static str, wanted: SessionAttributes },
+    #[error(
+        "default_transaction_read_only is on for this user or database, and \
+         target_session_attrs=read-write was asked for"
+    )]
+    ReadOnly,
 }
 
 /// A login under way.
@@ -74,6 +139,8 @@ pub(crate) struct Handshake {
     /// What the server reports of itself, to be repeated to clients.
     pub(crate) parameters: ServerParameters,
     pub(crate) key: Option<CancelKey>,
+    /// What the server has answered to [`ASK_ROLE`]; `None` unless it was asked.
+    role: Option<Vec<bool>>,
 }
 
 /// A question at the end of a login.
@@ -86,6 +153,10 @@ pub(crate) enum Question {
     /// It has been put. `None` is no answer that makes sense.
     Put(Option<ConnectionLimits>),
 }
+
+/// What a server of before PostgreSQL 14 is asked, which does not report it.
+const ASK_ROLE: &[u8] = b"SELECT pg_catalog.pg_is_in_recovery(), \
+    pg_catalog.current_setting('default_transaction_read_only') = 'on'";
 
 /// The client's side of a SCRAM exchange.
 enum ScramLogin {
@@ -132,13 +203,43 @@ pub(crate) enum Progress {
 impl Handshake {
     pub(crate) fn new() -> Handshake {
         let (is_proved, is_bound) = (false, false);
-        let (question, parameters) = (Question::None, Vec::new());
-        Handshake { scram: None, is_proved, is_bound, question, parameters, key: None }
+        Handshake {
+            scram: None,
+            is_proved,
+            is_bound,
+            question: Question::None,
+            parameters: Vec::new(),
+            key: None,
+            role: None,
+        }
     }
 
     /// Begins a login that ends with a question about the server's connections.
     pub(crate) fn asking() -> Handshake {
         Handshake { question: Question::Wanted, ..Handshake::new() }
+    }
+
+    /// Returns what the server is, once it is ready. If it has not reported that, it is asked once:
+    /// the request is appended to `out`, and it will be ready again.
+    ///
+    /// # Errors
+    /// It was asked and has not answered.
+    pub(crate) fn role(&mut self, out: &mut Vec<u8>) -> Result<Option<Role>, UpstreamError> {
+        let reported = |wanted: &[u8]| {
+            let mut reports = self.parameters.iter().filter(|(name, _)| **name == *wanted);
+            reports.next_back().map(|(_, value)| &**value == b"on")
+        };
+        let known = (reported(b"in_hot_standby"), reported(b"default_transaction_read_only"));
+        match (known, self.role.as_deref()) {
+            ((Some(is_standby), Some(is_read_only)), _)
+            | (_, Some(&[is_standby, is_read_only])) => Ok(Some(Role { is_standby, is_read_only })),
+            (_, Some(_)) => Err(UpstreamError::Unexpected(backend::tag::READY_FOR_QUERY)),
+            (_, None) => {
+                self.role = Some(Vec::new());
+                frontend::encode_query(out, ASK_ROLE);
+                Ok(None)
+            }
+        }
     }
 
     /// Takes one message of the server, over the TLS that there is; appends what is to be
@@ -163,6 +264,12 @@ impl Handshake {
             }
             backend::tag::READY_FOR_QUERY => return Ok(Progress::Ready),
             backend::tag::NOTICE | backend::tag::NEGOTIATE_PROTOCOL => {}
+            backend::tag::ROW_DESCRIPTION | backend::tag::COMMAND_COMPLETE
+                if self.role.is_some() => {}
+            backend::tag::DATA_ROW if self.role.is_some() => {
+                let columns = backend::data_row(payload)?;
+                self.role = Some(columns.map(|column| column == Some(b"t")).collect());
+            }
             _ if matches!(self.question, Question::Put(_)) => self.answer(tag, payload)?,
             backend::tag::ERROR => {
                 return Err(UpstreamError::Refused {
@@ -214,7 +321,8 @@ impl Handshake {
                 return Err(UpstreamError::ChannelBinding("asks for a password without it"));
             }
             Authentication::CleartextPassword => {
-                let password = plain(credentials, "a clear-text password")?;
+                let user = credentials.find();
+                let password = plain(credentials, user.as_deref(), "a clear-text password")?;
                 frontend::encode_password(out, password.as_bytes());
             }
             Authentication::Md5Password { salt } => {
@@ -254,8 +362,11 @@ impl Handshake {
         let mechanism = if self.is_bound { SCRAM_SHA_256_PLUS } else { SCRAM_SHA_256 };
         // The server checks that it did not offer what the proxy would have taken.
         let was_not_offered = tls.is_some() && !offers_plus;
-        let scram = if let Some(Secret::Scram(verifier)) = &credentials.secret {
-            let key = credentials.users.client_key(credentials.user.as_bytes());
+        let user = credentials.find();
+        let scram = if let Some(user) = &user
+            && let Some(Secret::Scram(verifier)) = user.secret()
+        {
+            let key = user.client_key().cloned();
             let key = key.ok_or_else(|| UpstreamError::NoClientKey(credentials.user.clone()))?;
             let header = match &end_point {
                 Some(_) => "p=tls-server-end-point,,",
@@ -266,7 +377,7 @@ impl Handshake {
             let keys = (verifier.clone(), key);
             ScramLogin::Key(Box::new(PassThrough::new(keys, header, end_point.as_deref(), nonce)))
         } else {
-            let password = plain(credentials, "SCRAM-SHA-256")?;
+            let password = plain(credentials, user.as_deref(), "SCRAM-SHA-256")?;
             let binding = match end_point {
                 Some(hash) => ChannelBinding::tls_server_end_point(hash),
                 None if was_not_offered => ChannelBinding::unrequested(),
@@ -309,8 +420,12 @@ fn scram_error(error: &std::io::Error) -> UpstreamError {
     UpstreamError::Scram(error.to_string())
 }
 
-fn plain<'a>(credentials: &'a Credentials, method: &'static str) -> Result<&'a str, UpstreamError> {
-    match &credentials.secret {
+fn plain<'a>(
+    credentials: &Credentials,
+    user: Option<&'a User>,
+    method: &'static str,
+) -> Result<&'a str, UpstreamError> {
+    match user.and_then(User::secret) {
         Some(Secret::Plain(password)) => Ok(password.as_str()),
         Some(_) => Err(UpstreamError::PlainPasswordNeeded(method, credentials.user.clone())),
         None => Err(UpstreamError::NoPassword(credentials.user.clone())),
@@ -318,11 +433,10 @@ fn plain<'a>(credentials: &'a Credentials, method: &'static str) -> Result<&'a s
 }
 
 fn md5_response(credentials: &Credentials, salt: [u8; 4]) -> Result<String, UpstreamError> {
-    let secret = credentials
-        .secret
-        .as_ref()
-        .ok_or_else(|| UpstreamError::NoPassword(credentials.user.clone()))?;
+    let user = credentials.find();
+    let secret = user.as_ref().and_then(|user| user.secret());
     secret
+        .ok_or_else(|| UpstreamError::NoPassword(credentials.user.clone()))?
         .md5_response(credentials.user.as_bytes(), salt)
         .ok_or_else(|| UpstreamError::PlainPasswordNeeded("MD5", credentials.user.clone()))
 }

@@ -6,6 +6,8 @@
 //! - one thread that runs the controllers (`control_thread`) and records their decisions
 //!   ([`tidegate_gate::journal`]);
 //! - one thread for each server whose sessions are watched (`watch`);
+//! - one thread for each server that is asked for users (`auth_query`), and one that finds the
+//!   names of users of the operating system (`system_users`), where they log in;
 //! - one thread for `/metrics` and `/healthz` (`admin`).
 //!
 //! The protocol's bookkeeping is apart from the sockets: `session` and `replies` for transactions,
@@ -13,6 +15,8 @@
 
 mod accounts;
 pub mod admin;
+mod auth_query;
+mod cancel_key;
 mod capacity;
 mod client;
 pub mod config;
@@ -20,12 +24,17 @@ pub mod config_file;
 mod control_thread;
 mod descriptors;
 mod handshake;
+pub mod hba;
 mod health;
+mod hosts;
 mod log_limit;
 mod login;
 mod mailbox;
 pub mod metrics;
 mod net;
+mod peers;
+mod reloaded;
+mod replication;
 mod replies;
 pub mod scram;
 mod session;
@@ -34,6 +43,9 @@ mod settings;
 mod shared;
 mod slots;
 mod statements;
+mod switches;
+mod system_users;
+mod timeouts;
 mod tls;
 mod upstream;
 mod upstream_url;
@@ -53,16 +65,19 @@ use thiserror::Error;
 use tidegate_gate::{ClassGoal, Gate, Limits};
 
 use accounts::Accounts;
-use config::{Config, ListenAddress, ServerAddress, SslMode};
+use auth_query::LookUpThread;
+use config::{ClientAuthentication, Config, ListenAddress, ServerAddress, ServerHosts, SslMode};
 use control_thread::{ControlThread, ControlledServer};
 pub use health::ThreadFailure;
 use mailbox::{Mailbox, Message};
 use metrics::{CountedConnections, Decisions, MetricsSource, ServerMetrics, WorkerCounters};
 use net::Listener;
+use reloaded::Reloaded;
 use shared::{Server, Shared};
 use slots::{ServerIndex, WorkerIndex};
+use system_users::SystemUsers;
+use tls::settings::Connector;
 pub use tls::settings::TlsSettingsError;
-use tls::settings::{Connector, Reloaded};
 use watch::{ServerSamples, Watch, WatchPlan};
 use worker::Worker;
 
@@ -81,12 +96,12 @@ pub enum StartError {
     #[error("cannot find the database server {server}: {source}; check the upstream's host name")]
     Resolve {
         /// The server.
-        server: ServerAddress,
+        server: ServerHosts,
         /// What the resolver says.
         source: io::Error,
     },
     /// More event loops than cancel keys can name.
-    #[error("{0} threads are too many; at most {max} are possible", max = worker::WORKERS_MAX)]
+    #[error("{0} threads are too many; at most {max} are possible", max = cancel_key::WORKERS_MAX)]
     Threads(usize),
     /// The admin interface does not start.
     #[error(transparent)]
@@ -120,6 +135,7 @@ pub struct Running {
     admin: Option<admin::AdminHandle>,
     control_thread: Option<ControlThread>,
     watches: Vec<Watch>,
+    lookups: Vec<LookUpThread>,
 }
 
 /// Starts a proxy; it serves when this returns.
@@ -127,7 +143,7 @@ pub struct Running {
 /// # Errors
 /// See [`StartError`].
 pub fn start(config: Config) -> Result<Running, StartError> {
-    if config.threads.get() > worker::WORKERS_MAX {
+    if config.threads.get() > cancel_key::WORKERS_MAX {
         return Err(StartError::Threads(config.threads.get()));
     }
     let Gated { servers, server_of, regulated } = servers(&config)?;
@@ -151,11 +167,25 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let admin = config.admin_listen.map(|at| admin::start(at, Arc::clone(&metrics))).transpose()?;
     let acceptor = config.client_tls.as_ref().map(tls::settings::acceptor).transpose()?;
     let connectors = connectors(&config)?;
-    let shared = Shared { config, servers, accounts, server_of, acceptor, connectors, mailboxes };
-    let shared = Arc::new(shared);
+    let lookups = auth_query::lookups(&config, &server_of);
+    let by_system = config.authentication == ClientAuthentication::Hba;
+    let system_users = by_system.then(|| SystemUsers::start(mailboxes.clone())).transpose()?;
+    config.users.derive_verifiers();
+    let shared = Arc::new(Shared {
+        config,
+        servers,
+        accounts,
+        server_of,
+        acceptor,
+        connectors,
+        lookups,
+        system_users,
+        mailboxes,
+    });
     descriptors::check(&shared);
     let health = Arc::clone(metrics.health());
     let watches = watches(&shared, &regulated)?;
+    let lookups = auth_query::start(&shared)?;
     let control_thread =
         ControlThread::start(Arc::clone(&shared), regulated, journal, Arc::clone(&health))?;
     let mut running = Running {
@@ -166,6 +196,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         admin,
         control_thread: Some(control_thread),
         watches,
+        lookups,
         metrics,
     };
     // The first worker accepts for all.
@@ -184,15 +215,18 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     Ok(running)
 }
 
-/// Reads what TLS with each database's server needs.
-fn connectors(config: &Config) -> Result<Vec<Option<Reloaded<Connector>>>, TlsSettingsError> {
-    let connector = |database: &config::Database| match &database.server {
+/// Reads what TLS with each host of each database's server needs.
+fn connectors(config: &Config) -> Result<Vec<Vec<Option<Reloaded<Connector>>>>, TlsSettingsError> {
+    let connector = |database: &config::Database, host: &ServerAddress| match host {
         ServerAddress::Tcp(host, _) if database.tls.mode != SslMode::Disable => {
             tls::settings::connector(&database.tls, host).map(Some)
         }
         _ => Ok(None),
     };
-    config.databases.iter().map(connector).collect()
+    let connectors = |database: &config::Database| {
+        database.server.hosts.iter().map(|host| connector(database, host)).collect()
+    };
+    config.databases.iter().map(connectors).collect()
 }
 
 /// Starts to watch the servers that are to be watched.
@@ -245,6 +279,7 @@ fn server_metrics(
         decisions: Arc::clone(&regulated.decisions),
         samples: regulated.samples.clone(),
         connections: Some(connections),
+        hosts: Some(Arc::clone(&server.hosts)),
     }
 }
 
@@ -329,7 +364,10 @@ fn servers(config: &Config) -> Result<Gated, StartError> {
         if let Some(ClassGoal { class, goal }) = database.control.keep {
             gate.count_late(class, goal.within);
         }
-        let server = Server::new(database.server.clone(), gate, config.timeouts.unreachable)
+        // Pauses are random so that proxies do not try in step.
+        let seed = config.seed ^ (u64::from(std::process::id()) << 32) ^ servers.len() as u64;
+        let address = database.server.clone();
+        let server = Server::new(address, gate, config.timeouts.unreachable, seed)
             .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;
         server_of.push(ServerIndex(servers.len()));
         let cpus = database.control.setting.resources.cpus;
@@ -390,6 +428,7 @@ impl Running {
         }
         self.control_thread = None;
         self.watches.clear();
+        self.lookups.clear();
         self.admin = None;
         for path in self.unix_paths.drain(..) {
             if let Err(error) = std::fs::remove_file(&path) {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use tidegate_wire::startup::CancelKey;
 
 use crate::accounts::AskedWorkers;
+use crate::auth_query::LookedUp;
 use crate::capacity::Place;
 use crate::client::{ClientSlot, Requester};
 use crate::net::Stream;
@@ -25,6 +26,10 @@ pub(crate) enum Message {
     Cancel { key: CancelKey, requester: Requester },
     /// The cancel request that this client sent has been dealt with.
     CancelEnded { client: ClientSlot },
+    /// The server was asked for the user that this client says it is.
+    LookedUp { client: ClientSlot, looked_up: LookedUp },
+    /// The user of the operating system at the other end of this client's socket, if it has a name.
+    SystemUser { client: ClientSlot, name: Option<String> },
     /// A permit no longer counts against the limit: the worker that serves its holder names it in a
     /// warning.
     Discounted(OverdueHolder),
@@ -35,6 +40,8 @@ pub(crate) enum Message {
     GiveUpIdle { asked: AskedWorkers },
     /// A pool keeps connections open, a share of them in each event loop.
     KeepOpen { key: PoolKey },
+    /// A connection to a server can be opened, after none could.
+    ServerBack,
     /// Stop: no new clients; transactions may run until `deadline`.
     Shutdown { deadline: Instant },
 }

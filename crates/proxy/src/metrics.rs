@@ -17,10 +17,13 @@ use tidegate_gate::journal::BelievedGain;
 use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
 
 use crate::health::Health;
+use crate::hosts::Hosts;
+use crate::login::LoginFailure;
 use crate::watch::ServerSamples;
 
 mod connections;
 mod curve;
+mod reached;
 mod session_state;
 mod watched;
 
@@ -45,6 +48,8 @@ macro_rules! worker_counters {
         #[repr(align(128))]
         pub struct WorkerCounters {
             $(#[doc = $help] pub $field: AtomicU64,)*
+            /// Logins refused, by reason, in the order of [`LoginFailure::ALL`].
+            pub(crate) login_failures: [AtomicU64; LoginFailure::ALL.len()],
             /// Times that session state of each kind pinned a client.
             pub(crate) session_state_pinned: KindCounters,
             /// Times that session state of each kind was removed after its transaction.
@@ -69,8 +74,6 @@ worker_counters! {
         "Upstream connections that a client holds.";
     connections_accepted: Counter, "tidegate_connections_accepted_total",
         "Client connections accepted.";
-    logins_failed: Counter, "tidegate_logins_failed_total",
-        "Logins refused: wrong password, unknown user or database.";
     clients_refused: Counter, "tidegate_clients_refused_total",
         "Clients refused because there are as many as may be.";
     tls_failures: Counter, "tidegate_tls_failures_total",
@@ -81,8 +84,22 @@ worker_counters! {
         "Upstream connections established.";
     upstream_connect_failures: Counter, "tidegate_upstream_connect_failures_total",
         "Upstream connections that could not be established.";
+    transactions_held: Gauge, "tidegate_transactions_held",
+        "Transactions with a permit that have sent nothing and wait for an upstream connection.";
+    logins_held: Gauge, "tidegate_logins_held",
+        "Clients whose login waits for an upstream connection.";
+    transactions_put_back: Counter, "tidegate_transactions_put_back_total",
+        "Transactions that got another upstream connection because theirs had died before they sent anything.";
+    transactions_given_up: Counter, "tidegate_transactions_given_up_total",
+        "Transactions and logins that failed because the server could not be reached for too long.";
+    health_checks: Counter, "tidegate_health_checks_total",
+        "Checks of upstream connections that had not been used for long.";
+    health_check_failures: Counter, "tidegate_health_check_failures_total",
+        "Checks of upstream connections that were not answered.";
     cancel_requests: Counter, "tidegate_cancel_requests_total",
         "Cancel requests received.";
+    cancel_requests_forwarded: Counter, "tidegate_cancel_requests_forwarded_total",
+        "Cancel requests forwarded to other instances.";
     clients_lost: Counter, "tidegate_clients_lost_total",
         "Clients that vanished inside a transaction.";
     clients_pinned: Gauge, "tidegate_clients_pinned",
@@ -156,6 +173,8 @@ pub struct ServerMetrics {
     pub(crate) samples: Option<Arc<ServerSamples>>,
     /// Its connections.
     pub(crate) connections: Option<CountedConnections>,
+    /// Its hosts.
+    pub(crate) hosts: Option<Arc<Hosts>>,
 }
 
 /// Where the admin interface finds what it shows.
@@ -198,6 +217,7 @@ impl MetricsSource {
         self.gates(&mut page);
         self.decisions(&mut page);
         connections::write(&mut page, &self.servers);
+        reached::write(&mut page, &self.servers);
         watched::write(&mut page, &self.servers);
         for &(name, kind, help, of) in WORKER_METRICS {
             page.family(name, kind, help);
@@ -205,9 +225,21 @@ impl MetricsSource {
                 self.workers.iter().map(|worker| of(worker).load(Ordering::Relaxed)).sum();
             page.sample(name, &[], sum);
         }
+        self.login_failures(&mut page);
         session_state::write(&mut page, &self.workers);
         process(&mut page);
         page.0
+    }
+
+    fn login_failures(&self, page: &mut Page) {
+        let name = "tidegate_login_failures_total";
+        page.family(name, Kind::Counter, "Logins refused, by reason.");
+        for (index, failure) in LoginFailure::ALL.iter().enumerate() {
+            let of =
+                |worker: &Arc<WorkerCounters>| worker.login_failures[index].load(Ordering::Relaxed);
+            let sum: u64 = self.workers.iter().map(of).sum();
+            page.sample(name, &[("reason", failure.label())], sum);
+        }
     }
 
     fn gates(&self, page: &mut Page) {

@@ -1,7 +1,7 @@
 //! Sockets of either family, and connections: a socket with the bytes that wait on both sides.
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,13 @@ use std::time::Duration;
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
-use rustix::net::sockopt;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv, sockopt};
 use tidegate_wire::input::Missing;
 
+use crate::config::ListenAddress;
 use crate::tls::settings::{Acceptor, Connector};
-use crate::tls::{Encryption, TlsError};
+use crate::tls::{Encryption, RECORD_PLAINTEXT, TlsError};
 
 /// A stream socket, TCP or Unix-domain.
 #[derive(Debug)]
@@ -30,6 +32,23 @@ impl Stream {
                 stream.peer_addr().map_or_else(|_| "gone".to_owned(), |peer| peer.to_string())
             }
             Stream::Unix(_) => "a Unix-domain socket".to_owned(),
+        }
+    }
+
+    /// Returns the address of a TCP peer; `None` is a Unix-domain socket.
+    fn peer_ip(&self) -> io::Result<Option<IpAddr>> {
+        match self {
+            // An IPv4 peer of a socket that takes both families is one of IPv4 nevertheless.
+            Stream::Tcp(stream) => Ok(Some(stream.peer_addr()?.ip().to_canonical())),
+            Stream::Unix(_) => Ok(None),
+        }
+    }
+
+    /// Returns the number of the user who has connected a Unix-domain socket.
+    fn peer_user(&self) -> io::Result<u32> {
+        match self {
+            Stream::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
+            Stream::Unix(stream) => Ok(sockopt::socket_peercred(stream)?.uid.as_raw()),
         }
     }
 
@@ -55,6 +74,16 @@ impl Stream {
             Stream::Unix(stream) => stream.take_error()?,
         };
         error.map_or(Ok(()), Err)
+    }
+
+    /// Returns whether there is something to read, or the end of it: a look that takes nothing.
+    pub(crate) fn has_news(&self) -> bool {
+        let (mut byte, flags) = ([0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        let seen = match self {
+            Stream::Tcp(stream) => recv(stream, &mut byte, flags),
+            Stream::Unix(stream) => recv(stream, &mut byte, flags),
+        };
+        !matches!(seen, Err(Errno::AGAIN | Errno::INTR))
     }
 
     /// Watches for reading and writing, edge-triggered, for as long as the socket lives.
@@ -224,6 +253,8 @@ fn write_some(stream: &mut Stream, bytes: &[u8]) -> io::Result<usize> {
             Ok(count) => sent += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // An error says that nothing was sent. If something was, the next write has it.
+            Err(_) if sent > 0 => break,
             Err(error) => return Err(error),
         }
     }
@@ -275,6 +306,22 @@ impl Connection {
         self.stream.peer()
     }
 
+    /// Returns the address of a TCP peer; `None` is a Unix-domain socket.
+    ///
+    /// # Errors
+    /// The peer has gone.
+    pub(crate) fn peer_ip(&self) -> io::Result<Option<IpAddr>> {
+        self.stream.peer_ip()
+    }
+
+    /// Returns the number of the user of this machine who has connected a Unix-domain socket.
+    ///
+    /// # Errors
+    /// It is a TCP socket, or the system does not tell.
+    pub(crate) fn peer_user(&self) -> io::Result<u32> {
+        self.stream.peer_user()
+    }
+
     /// Returns whether the peer is on this machine, by a Unix-domain socket.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self.stream, Stream::Unix(_))
@@ -283,6 +330,17 @@ impl Connection {
     /// Begins to connect to a server, and to use TLS if there is a connector.
     pub(crate) fn to_server(stream: Stream, connector: Option<Arc<Connector>>) -> Connection {
         Connection { connector, ..Connection::new(stream) }
+    }
+
+    /// Begins to connect to another instance; `unreachable` is as in [`crate::config::Timeouts`].
+    pub(crate) fn to_listener(
+        address: &ListenAddress,
+        unreachable: Option<Duration>,
+    ) -> io::Result<Connection> {
+        Ok(Connection::new(match address {
+            ListenAddress::Tcp(address) => Stream::connect_tcp(*address, unreachable)?,
+            ListenAddress::Unix(path) => Stream::connect_unix(path)?,
+        }))
     }
 
     /// Watches the socket for as long as it lives.
@@ -360,6 +418,19 @@ impl Connection {
             ReadOutcome::Bytes { .. } | ReadOutcome::Closed => {}
         }
         outcome
+    }
+
+    /// Looks at the socket of a connection at rest: returns whether there are bytes to read, or the
+    /// end of them.
+    pub(crate) fn has_news(&self) -> bool {
+        self.stream.has_news()
+    }
+
+    /// Returns whether [`Connection::send`], which has failed with `bytes`, has sent nothing that
+    /// the peer can make sense of.
+    pub(crate) fn has_sent_none_of(&self, bytes: &[u8]) -> bool {
+        // Encrypted they were one record, which did not arrive, or several.
+        self.encryption().is_none() || bytes.len() <= RECORD_PLAINTEXT
     }
 
     /// Returns whether bytes wait until the socket takes them.

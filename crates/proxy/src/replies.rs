@@ -160,6 +160,8 @@ pub(crate) struct Replies {
     copy_in: bool,
     /// A Sync was taken for one that the server ignores.
     uncertain: bool,
+    /// Ends of batches sent so far.
+    batches: u64,
 }
 
 impl Replies {
@@ -172,6 +174,11 @@ impl Replies {
     /// A client begins with a connection at rest.
     pub(crate) fn begin_lending(&mut self) {
         self.uncertain = false;
+    }
+
+    /// Returns the number of the batch that the next message belongs to.
+    pub(crate) fn batch(&self) -> u64 {
+        self.batches
     }
 
     /// Returns whether nothing is owed.
@@ -223,6 +230,7 @@ impl Replies {
             ExpectedReply::CopyEnd => {}
             _ => self.batch_open = true,
         }
+        self.batches += u64::from(owed.ends_batch());
         self.owed.push_back(owed);
     }
 
@@ -260,7 +268,8 @@ impl Replies {
         match tag {
             tag::READY_FOR_QUERY => self.end_batch(&mut ended),
             tag::ERROR => return self.fail(front, &mut ended, verdict),
-            tag::COPY_IN => self.begin_copy_in(),
+            // Both ways, until the client ends it.
+            tag::COPY_IN | tag::COPY_BOTH => self.begin_copy_in(),
             _ => {
                 if let Some(owed) = front.filter(|owed| owed.is_answered_by(tag)) {
                     self.owed.pop_front();

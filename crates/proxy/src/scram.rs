@@ -43,7 +43,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 /// Iterations of PBKDF2 where we choose them: PostgreSQL's default.
-const ITERATIONS: u32 = 4096;
+pub(crate) const ITERATIONS: u32 = 4096;
 
 /// Bytes of a salt where we choose it: PostgreSQL's default.
 const SALT_LEN: usize = 16;
@@ -169,19 +169,32 @@ impl ScramVerifier {
     /// A verifier that no password satisfies, for an unknown user: the same for the same name
     /// as long as `secret` is, as a real user's salt would be.
     #[must_use]
-    pub fn mock(secret: &[u8; 32], user: &[u8]) -> ScramVerifier {
+    pub fn mock(secret: &[u8; 32], user: &[u8], iterations: u32) -> ScramVerifier {
         let derive = |purpose: &[u8]| hmac(secret, &[purpose, user]);
         let mut salt = Vec::from(derive(b"salt"));
         salt.truncate(SALT_LEN);
         // A proof would need a ClientKey whose hash is this, and no such key is known.
         let (stored_key, server_key) = (derive(b"stored key"), derive(b"server key"));
-        ScramVerifier { iterations: ITERATIONS, salt, stored_key, server_key }
+        ScramVerifier { iterations, salt, stored_key, server_key }
+    }
+
+    /// Returns the iterations of PBKDF2 that the verifier was made by.
+    #[must_use]
+    pub fn iterations(&self) -> u32 {
+        self.iterations
     }
 
     fn client_key_matches(&self, client_key: &Key) -> bool {
         let hash = Sha256::digest(client_key);
         hash.as_slice().ct_eq(&self.stored_key[..]).into()
     }
+}
+
+/// Returns a number that is uniform over names and the same for the same name as long as `secret`
+/// is.
+pub(crate) fn mock_share(secret: &[u8; 32], user: &[u8]) -> u32 {
+    let [a, b, c, d, ..] = hmac(secret, &[b"share", user]);
+    u32::from_be_bytes([a, b, c, d])
 }
 
 /// The key that proves a user to every server with the same verifier; a client's proof yields it.
@@ -478,7 +491,7 @@ mod tests {
 
     #[test]
     fn an_unknown_user_looks_like_a_known_one() {
-        let mock = |secret: u8, user: &[u8]| ScramVerifier::mock(&[secret; 32], user);
+        let mock = |secret: u8, user: &[u8]| ScramVerifier::mock(&[secret; 32], user, ITERATIONS);
         let salt = |secret, user| mock(secret, user).salt;
         assert_eq!(salt(1, b"ann"), salt(1, b"ann"));
         assert_ne!(salt(1, b"ann"), salt(1, b"bob"));

@@ -4,6 +4,8 @@
 //! and keep the account of what is owed. In session mode nothing is changed on the way; in
 //! transaction mode names of prepared statements are.
 
+use std::sync::Arc;
+
 use tidegate_wire::Malformed;
 use tidegate_wire::backend::{self, TransactionStatus};
 use tidegate_wire::error_response;
@@ -46,6 +48,12 @@ pub(crate) struct ServerSession {
     pub(crate) is_plan_outdated: bool,
     /// Parse messages the proxy has sent by itself.
     pub(crate) own_parses: u64,
+    /// The server has told the client that it ends the connection, and why.
+    pub(crate) is_ending: bool,
+    /// A client has prepared a statement here whose definition is not kept.
+    pub(crate) holds_long_statement: bool,
+    /// The server has become a standby, or is none any more.
+    pub(crate) became_standby: Option<bool>,
     statements: ServerStatements,
 }
 
@@ -71,6 +79,9 @@ impl ServerSession {
             watch: Watch::default(),
             is_plan_outdated: false,
             own_parses: 0,
+            is_ending: false,
+            holds_long_statement: false,
+            became_standby: None,
             statements: ServerStatements::default(),
         }
     }
@@ -130,8 +141,8 @@ impl ServerSession {
 /// A client's message that cannot be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Violation {
-    #[error(transparent)]
-    Malformed(#[from] Malformed),
+    #[error("the name of a statement or portal does not end within 16 KiB")]
+    NameTooLong,
     #[error("unexpected message type {0:#04x}")]
     UnexpectedTag(u8),
     #[error("more than {} prepared statements", statements::CLIENT_STATEMENTS_MAX)]
@@ -265,7 +276,7 @@ fn look_at(
         tag::FUNCTION_CALL => {
             let number = payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
             if !look::is_harmless_function(number) {
-                let may = Kinds::INSPECTED.with(Kind::FixedSetting);
+                let may = Kinds::INSPECTED.with(Kind::NamelessSetting);
                 server.watch.notice(Look { may, ..Look::default() });
             }
             None
@@ -301,6 +312,26 @@ pub(crate) fn prepare_without_server(
         statements.insert(parse.name, statement);
     }
     is_accepted
+}
+
+/// Returns whether a message has to wait for answers of the server, because it names a statement
+/// that an earlier batch has changed, or has not, if it failed. `payload` is as much as has arrived.
+pub(crate) fn has_to_wait(
+    tag: u8,
+    payload: &[u8],
+    client: &ClientSession,
+    server: &ServerSession,
+) -> bool {
+    let name = match tag {
+        tag::PARSE => frontend::statement_name(payload).ok(),
+        tag::BIND => frontend::bind_names(payload).ok().map(|names| names.statement),
+        tag::DESCRIBE | tag::CLOSE => match frontend::target(payload) {
+            Ok((Target::Statement, name)) => Some(name),
+            _ => None,
+        },
+        _ => None,
+    };
+    name.is_some_and(|name| client.statements.is_unsettled(name, server.replies.batch()))
 }
 
 /// Returns what the server will answer to a message that is passed on as it is.
@@ -342,7 +373,12 @@ impl Translation<'_, '_> {
             self.parse_unnamed(message, definition);
             return Ok(());
         }
-        let parse = frontend::parse(payload)?;
+        if payload.len() < message.announced_payload_len() {
+            return self.parse_in_pieces(message, definitions);
+        }
+        let Ok(parse) = frontend::parse(payload) else {
+            return self.pass_malformed(message, ExpectedReply::ParseTaken);
+        };
         if let Some(existing) = self.statements.get(parse.name).cloned() {
             self.parse_again(&existing);
             return Ok(());
@@ -358,9 +394,55 @@ impl Translation<'_, '_> {
         if self.server.statements.prepared.touch(statement.id) {
             self.server.replies.sent(ExpectedReply::ProxyParse(statement.id));
         } else {
-            self.prepare(&statement, ExpectedReply::Parse(Some(statement.id)));
+            let owed = ExpectedReply::Parse(Some(statement.id));
+            self.prepare(&statement, parse.definition, owed);
         }
-        self.statements.change(parse.name, Some(statement));
+        let batch = self.server.replies.batch();
+        self.statements.change(parse.name, Some(statement), batch);
+        Ok(())
+    }
+
+    /// Parses a named statement of which only the beginning has arrived.
+    fn parse_in_pieces(
+        &mut self,
+        message: &Message<'_>,
+        definitions: &mut Definitions,
+    ) -> Result<(), Violation> {
+        let name = frontend::statement_name(message.payload());
+        let name = name.map_err(|_| Violation::NameTooLong)?;
+        let (statement, owed) = if let Some(existing) = self.statements.get(name).cloned() {
+            // The server itself says that the name is taken.
+            self.ensure_prepared(&existing);
+            (existing, ExpectedReply::ParseTaken)
+        } else if self.statements.is_full() {
+            return Err(Violation::TooManyStatements);
+        } else {
+            let statement = definitions.long();
+            let batch = self.server.replies.batch();
+            self.statements.change(name, Some(Arc::clone(&statement)), batch);
+            self.server.holds_long_statement = true;
+            let owed = ExpectedReply::Parse(Some(statement.id));
+            (statement, owed)
+        };
+        let rest_len = message.announced_payload_len() - (name.len() + 1);
+        frontend::encode_parse_head(self.out.spill(), &statement.server_name, rest_len);
+        self.server.replies.sent(owed);
+        self.out.pass(message.payload_range(name.len() + 1));
+        Ok(())
+    }
+
+    /// Passes on a message that the server refuses: it says why, and skips to the next Sync.
+    fn pass_malformed(
+        &mut self,
+        message: &Message<'_>,
+        owed: ExpectedReply,
+    ) -> Result<(), Violation> {
+        // What has not arrived may put it right, so that it could do what its name says.
+        if message.payload().len() < message.announced_payload_len() {
+            return Err(Violation::NameTooLong);
+        }
+        self.server.replies.sent(owed);
+        self.out.pass(message.range());
         Ok(())
     }
 
@@ -414,12 +496,16 @@ impl Translation<'_, '_> {
     /// The name is taken: the server itself says so when it sees its own name a second time.
     fn parse_again(&mut self, existing: &Statement) {
         self.ensure_prepared(existing);
-        frontend::encode_parse(self.out.spill(), &existing.server_name, &existing.definition);
+        // The text does not matter; the one of a long statement is not known.
+        let text = existing.definition.as_deref().unwrap_or(b"\0\0\0");
+        frontend::encode_parse(self.out.spill(), &existing.server_name, text);
         self.server.replies.sent(ExpectedReply::ParseTaken);
     }
 
     fn bind(&mut self, message: &Message<'_>) -> Result<(), Violation> {
-        let names = frontend::bind_names(message.payload())?;
+        let Ok(names) = frontend::bind_names(message.payload()) else {
+            return self.pass_malformed(message, ExpectedReply::Bind);
+        };
         let statement = self.resolve(names.statement);
         self.notice_bound(names.statement);
         self.server.replies.sent(ExpectedReply::Bind);
@@ -447,7 +533,9 @@ impl Translation<'_, '_> {
     }
 
     fn describe(&mut self, message: &Message<'_>) -> Result<(), Violation> {
-        let (target, name) = frontend::target(message.payload())?;
+        let Ok((target, name)) = frontend::target(message.payload()) else {
+            return self.pass_malformed(message, ExpectedReply::Describe);
+        };
         let statement = match target {
             Target::Statement => self.resolve(name),
             Target::Portal => None,
@@ -461,11 +549,18 @@ impl Translation<'_, '_> {
     }
 
     fn close(&mut self, message: &Message<'_>) -> Result<(), Violation> {
-        let (target, name) = frontend::target(message.payload())?;
+        let Ok((target, name)) = frontend::target(message.payload()) else {
+            return self.pass_malformed(message, ExpectedReply::Close);
+        };
         match target {
             Target::Statement if !name.is_empty() => {
                 // Others may use the server's statement; only this client's name for it goes.
-                self.statements.change(name, None);
+                let long = self.statements.get(name).filter(|it| it.definition.is_none()).cloned();
+                if let Some(long) = long {
+                    frontend::encode_close(self.out.spill(), target, &long.server_name);
+                    self.server.replies.sent(ExpectedReply::OwnClose(Some(long.id)));
+                }
+                self.statements.change(name, None, self.server.replies.batch());
                 self.server.replies.sent(ExpectedReply::ProxyClose);
             }
             Target::Statement => {
@@ -495,19 +590,21 @@ impl Translation<'_, '_> {
     }
 
     fn ensure_prepared(&mut self, statement: &Statement) {
+        // One whose definition is not kept is on the connection that its client keeps.
+        let Some(definition) = &statement.definition else { return };
         if !self.server.statements.prepared.touch(statement.id) {
             self.server.own_parses += 1;
-            self.prepare(statement, ExpectedReply::OwnParse(Some(statement.id)));
+            self.prepare(statement, definition, ExpectedReply::OwnParse(Some(statement.id)));
         }
     }
 
-    fn prepare(&mut self, statement: &Statement, owed: ExpectedReply) {
+    fn prepare(&mut self, statement: &Statement, definition: &[u8], owed: ExpectedReply) {
         if let Some(evicted) = self.server.statements.prepared.evict(self.prepared_max) {
             let name = statements::server_name(evicted);
             frontend::encode_close(self.out.spill(), Target::Statement, &name);
             self.server.replies.sent(ExpectedReply::OwnClose(Some(evicted)));
         }
-        frontend::encode_parse(self.out.spill(), &statement.server_name, &statement.definition);
+        frontend::encode_parse(self.out.spill(), &statement.server_name, definition);
         self.server.statements.prepared.insert(statement.id);
         self.server.replies.sent(owed);
     }
@@ -552,6 +649,9 @@ pub(crate) fn from_server(
             let (name, value) = backend::parameter_status(payload)?;
             let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
             server.settings.report(&name, &value);
+            if name == "in_hot_standby" {
+                server.became_standby = Some(value == "on");
+            }
             if verdict == Verdict::Pass {
                 client.settings.report(&name, &value);
             }
@@ -567,12 +667,28 @@ pub(crate) fn from_server(
         (backend::tag::ERROR, Verdict::Replace(_)) => server.failed = true,
         (backend::tag::ERROR, Verdict::Pass) => {
             server.failed = true;
+            server.is_ending |= matches!(&*error_response::field(payload, b'V'), "FATAL" | "PANIC");
             server.is_plan_outdated |= error_response::field(payload, b'R') == OUTDATED_PLAN;
         }
         (backend::tag::ERROR, Verdict::Swallow) => server.own_error = Some(payload.to_vec()),
         _ => {}
     }
     Ok(verdict)
+}
+
+/// Returns a message of the server as the client is to see it; `None` if that is as it is.
+pub(crate) fn in_clients_words(
+    tag: u8,
+    payload: &[u8],
+    client: Option<&ClientSession>,
+) -> Option<Vec<u8>> {
+    if tag != backend::tag::ERROR {
+        return None;
+    }
+    let words = statements::in_clients_words(payload, &client?.statements)?;
+    let mut message = Vec::with_capacity(words.len() + 5);
+    backend::encode_error_payload(&mut message, &words);
+    Some(message)
 }
 
 /// The routine that an error names when a plan's result type has changed. Its SQLSTATE, 0A000, has
@@ -659,16 +775,39 @@ pub(crate) fn answer_for_proxy(
     }
 }
 
+/// A Flush message.
+const FLUSH: &[u8] = b"H\0\0\0\x04";
+
+/// A portal that does not exist: to describe it is an error.
+const NO_PORTAL: &[u8] = b"tidegate: the client has gone";
+
+/// The message that makes a server send the answers it keeps while a batch is open, for a connection
+/// that is abandoned now; empty if there are none.
+pub(crate) fn flush(server: &ServerSession, out: &mut Vec<u8>) {
+    if !server.replies.is_batch_complete() && !server.replies.is_quiet() {
+        out.extend_from_slice(FLUSH);
+    }
+}
+
 /// The messages that bring an abandoned connection back to rest; empty if it only has to be waited
 /// for. The caller sends a cancel request if something still runs.
+///
+/// A Sync commits what a batch has done outside a transaction block. The client has not sent it, so
+/// an error goes before it, and the server rolls back as it does when a client disconnects. That
+/// waits for all answers: a server that waits for copy data would end the connection.
 pub(crate) fn wind_up(server: &mut ServerSession, out: &mut Vec<u8>) {
     if server.replies.is_copy_in() {
         frontend::encode_copy_fail(out, b"the client has gone");
         server.replies.sent(ExpectedReply::CopyEnd);
     }
-    if !server.replies.is_batch_complete() {
+    let replies = &mut server.replies;
+    if !replies.is_batch_complete() && (replies.is_quiet() || replies.is_skipping()) {
+        if !replies.is_skipping() {
+            frontend::encode_describe(out, Target::Portal, NO_PORTAL);
+            replies.sent(ExpectedReply::Describe);
+        }
         out.extend_from_slice(frontend::SYNC);
-        server.replies.sent(ExpectedReply::OwnSync);
+        replies.sent(ExpectedReply::OwnSync);
     }
     if server.replies.is_quiet() && server.status != TransactionStatus::Idle {
         frontend::encode_query(out, b"ROLLBACK");

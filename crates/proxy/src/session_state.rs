@@ -40,9 +40,10 @@ use look::{Look, WordScan};
 pub(crate) enum Kind {
     /// Settings, which follow the client. Never a reason to pin.
     Settings,
-    /// A setting that cannot follow: one that only superusers may change, or whose name is not
-    /// known.
+    /// A setting that only superusers may change.
     FixedSetting,
+    /// A custom setting whose name is not known, so that it cannot be asked for.
+    NamelessSetting,
     /// Temporary tables and other objects in `pg_temp`.
     Temporary,
     /// Statements made by SQL's PREPARE.
@@ -62,8 +63,9 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Kinds that keep a client on its connection.
-    pub(crate) const PINNING: [Kind; 8] = [
+    pub(crate) const PINNING: [Kind; 9] = [
         Kind::FixedSetting,
+        Kind::NamelessSetting,
         Kind::Temporary,
         Kind::Prepared,
         Kind::AdvisoryLock,
@@ -77,7 +79,8 @@ impl Kind {
     pub(crate) fn label(self) -> &'static str {
         match self {
             Kind::Settings => "settings",
-            Kind::FixedSetting => "setting",
+            Kind::FixedSetting => "superuser_setting",
+            Kind::NamelessSetting => "nameless_setting",
             Kind::Temporary => "temporary",
             Kind::Prepared => "prepare",
             Kind::AdvisoryLock => "advisory_lock",
@@ -92,7 +95,8 @@ impl Kind {
     fn words(self) -> &'static str {
         match self {
             Kind::Settings => "settings",
-            Kind::FixedSetting => "a setting that cannot follow the client",
+            Kind::FixedSetting => "settings for superusers",
+            Kind::NamelessSetting => "settings whose name is not in the statement",
             Kind::Temporary => "temporary objects",
             Kind::Prepared => "statements of PREPARE",
             Kind::AdvisoryLock => "session-level advisory locks",
@@ -121,7 +125,7 @@ impl Kinds {
         .with(Kind::Cursor);
 
     /// The kinds that no inspection can find: they are there once they have been noticed.
-    const UNSEEN: Kinds = Kinds::of(Kind::FixedSetting).with(Kind::Backend);
+    const UNSEEN: Kinds = Kinds::of(Kind::NamelessSetting).with(Kind::Backend);
 
     /// Returns the set of one kind.
     pub(crate) const fn of(kind: Kind) -> Kinds {
@@ -229,7 +233,7 @@ impl Watch {
         self.sets = self.sets.saturating_add(look.sets);
         if look.resets_all {
             // It comes before what the same text may set; nothing is lost but precision.
-            self.pins = self.pins.without(Kinds::of(Kind::FixedSetting));
+            self.pins = self.pins.without(Kinds::of(Kind::NamelessSetting));
         }
     }
 
@@ -251,7 +255,7 @@ impl Watch {
     ) {
         for name in names {
             if !known.add(name) {
-                self.noticed = self.noticed.with(Kind::FixedSetting);
+                self.noticed = self.noticed.with(Kind::NamelessSetting);
             }
         }
     }
@@ -291,7 +295,7 @@ impl Watch {
                     self.sets = sets;
                     return;
                 }
-                None => Kinds::of(Kind::Settings).with(Kind::FixedSetting),
+                None => Kinds::of(Kind::Settings).with(Kind::NamelessSetting),
             },
             b"RESET" => Kinds::of(Kind::Settings),
             b"LISTEN" => Kinds::of(Kind::Listen),
@@ -355,7 +359,7 @@ impl Watch {
 }
 
 /// What an inspection has to ask about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Due {
     /// What the server is asked about.
     pub(crate) asked: Kinds,
@@ -404,7 +408,7 @@ mod tests {
         watch.completed(b"SET");
         watch.completed(b"SET");
         let due = watch.take_due(false).unwrap();
-        assert_eq!(due.unseen, Kinds::of(Kind::FixedSetting));
+        assert_eq!(due.unseen, Kinds::of(Kind::NamelessSetting));
         assert_eq!(watch.take_due(false), None, "asked once");
     }
 

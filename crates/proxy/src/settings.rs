@@ -28,41 +28,6 @@ const NOT_SETTABLE: [&str; 7] = [
     "session_authorization",
 ];
 
-/// Returns the parameters in the value of the start-up parameter `options`: `-c name=value` and
-/// `--name=value`, where a backslash protects the next character. `None` if there is anything else,
-/// which only a connection of the client's own could obey.
-pub(crate) fn command_line_options(options: &str) -> Option<Vec<(String, String)>> {
-    let mut words = words(options).into_iter();
-    let mut parameters = Vec::new();
-    while let Some(word) = words.next() {
-        let assignment = match word.strip_prefix("-c") {
-            Some("") => words.next()?,
-            Some(assignment) => assignment.to_owned(),
-            None => word.strip_prefix("--")?.to_owned(),
-        };
-        let (name, value) = assignment.split_once('=')?;
-        parameters.push((name.replace('-', "_"), value.to_owned()));
-    }
-    Some(parameters)
-}
-
-/// Splits at white space that no backslash protects.
-fn words(text: &str) -> Vec<String> {
-    let (mut words, mut word) = (Vec::new(), String::new());
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        let protected = if character == '\\' { characters.next() } else { None };
-        match protected {
-            None if character.is_whitespace() => words.push(std::mem::take(&mut word)),
-            None => word.push(character),
-            Some(protected) => word.push(protected),
-        }
-    }
-    words.push(word);
-    words.retain(|word| !word.is_empty());
-    words
-}
-
 /// A parameter name that PostgreSQL would not accept either.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid name of a configuration parameter: {0:?}")]
@@ -331,27 +296,6 @@ mod tests {
         for name in ["", "a b", "a;b", "a'b", "1a", "a\"b"] {
             let refused = Settings::from_parameters([(name, "x")].into_iter());
             assert_eq!(refused.map(|_| ()), Err(InvalidName(name.to_owned())));
-        }
-    }
-
-    #[test]
-    fn options_are_read_as_the_server_reads_them() {
-        type Expected<'a> = Option<&'a [(&'a str, &'a str)]>;
-        let table: [(&str, Expected<'_>); 5] = [
-            (
-                "-c search_path=a,b -cwork_mem=1MB",
-                Some(&[("search_path", "a,b"), ("work_mem", "1MB")]),
-            ),
-            (r"--application-name=a\ b", Some(&[("application_name", "a b")])),
-            ("  ", Some(&[])),
-            ("-c", None),
-            ("-B 100", None),
-        ];
-        for (options, expected) in table {
-            let expected = expected.map(|pairs| {
-                pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
-            });
-            assert_eq!(command_line_options(options), expected, "{options:?}");
         }
     }
 

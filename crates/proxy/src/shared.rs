@@ -1,85 +1,83 @@
 //! What all event loops share.
 
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tidegate_gate::Gate;
 
 use crate::accounts::Accounts;
-use crate::config::{Config, Database, ServerAddress};
+use crate::auth_query::Lookups;
+use crate::config::{Config, Database, ServerAddress, ServerHosts};
+use crate::hosts::{Hosts, Peer};
 use crate::mailbox::Mailbox;
 use crate::net::{Connection, Stream};
+use crate::reloaded::Reloaded;
 use crate::slots::{DatabaseIndex, ServerIndex};
-use crate::tls::settings::{Acceptor, Connector, Reloaded};
+use crate::system_users::SystemUsers;
+use crate::tls::settings::{Acceptor, Connector};
 
 /// A database server and its gate.
 #[derive(Debug)]
 pub(crate) struct Server {
-    pub(crate) address: ServerAddress,
+    pub(crate) address: ServerHosts,
     pub(crate) gate: Gate,
+    pub(crate) hosts: Arc<Hosts>,
     /// As in [`crate::config::Timeouts`].
     unreachable: Option<Duration>,
-    /// What the host name meant when it was last looked up.
-    resolved: Mutex<Vec<SocketAddr>>,
 }
 
 impl Server {
+    /// Makes a server and looks its hosts' names up. `seed` is that of the pauses between attempts
+    /// to reach it.
+    ///
+    /// # Errors
+    /// None of its hosts has an address.
     pub(crate) fn new(
-        address: ServerAddress,
+        address: ServerHosts,
         gate: Gate,
         unreachable: Option<Duration>,
+        seed: u64,
     ) -> std::io::Result<Server> {
-        let server = Server { address, gate, unreachable, resolved: Mutex::default() };
-        server.resolve()?;
+        let now = Instant::now();
+        let hosts = Arc::new(Hosts::new(address.clone(), gate.clone(), seed, now));
+        let server = Server { address, gate, hosts, unreachable };
+        let mut failed = server.hosts.resolve(now);
+        if failed.len() == server.address.hosts.len()
+            && let Some((_, error)) = failed.pop()
+        {
+            return Err(error);
+        }
+        server.warn_of_names(&failed);
         Ok(server)
     }
 
-    /// Looks the host name up. Blocks, so no worker may call it.
-    pub(crate) fn resolve(&self) -> std::io::Result<()> {
-        let ServerAddress::Tcp(host, port) = &self.address else {
-            return Ok(());
-        };
-        let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
-        if !addresses.is_empty() {
-            *self.resolved.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
-        }
-        Ok(())
+    /// Looks the hosts' names up again. Blocks, so no worker may call it.
+    pub(crate) fn resolve(&self) {
+        let failed = self.hosts.resolve(Instant::now());
+        self.warn_of_names(&failed);
     }
 
-    /// Returns whether the address is a name whose meaning may change.
-    pub(crate) fn is_named(&self) -> bool {
-        match &self.address {
-            ServerAddress::Tcp(host, _) => host.parse::<std::net::IpAddr>().is_err(),
-            ServerAddress::Unix(_) => false,
+    fn warn_of_names(&self, failed: &[(usize, std::io::Error)]) {
+        for (host, error) in failed {
+            let name = self.hosts.address(*host);
+            tracing::warn!(%name, %error, "name not found; keeping the last addresses");
         }
     }
 
-    /// Returns the address for the connection of this number: each of a name's addresses in turn.
-    /// `None` is a Unix-domain socket.
-    pub(crate) fn peer(&self, number: usize) -> std::io::Result<Option<SocketAddr>> {
-        if matches!(self.address, ServerAddress::Unix(_)) {
-            return Ok(None);
-        }
-        let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
-        // A name may have no address; the error of the resolver is another one.
-        let turn = number.checked_rem(resolved.len()).ok_or(std::io::ErrorKind::NotFound)?;
-        Ok(Some(resolved[turn]))
-    }
-
-    /// Begins to connect to an address that [`Server::peer`] gave, with TLS if there is a
-    /// connector.
+    /// Begins to connect to one of the server's hosts, with TLS if there is a connector.
     pub(crate) fn connect(
         &self,
-        peer: Option<SocketAddr>,
+        peer: Peer,
         connector: Option<Arc<Connector>>,
     ) -> std::io::Result<Connection> {
-        let stream = match (&self.address, peer) {
+        let stream = match (self.hosts.address(peer.host), peer.address) {
             (ServerAddress::Unix(path), _) => Stream::connect_unix(path)?,
             (ServerAddress::Tcp(..), Some(address)) => {
                 Stream::connect_tcp(address, self.unreachable)?
             }
-            (ServerAddress::Tcp(..), None) => return Err(std::io::ErrorKind::NotFound.into()),
+            (ServerAddress::Tcp(..), None) => {
+                return Err(std::io::Error::other("the host name has no address"));
+            }
         };
         Ok(Connection::to_server(stream, connector))
     }
@@ -96,23 +94,36 @@ pub(crate) struct Shared {
     pub(crate) server_of: Vec<ServerIndex>,
     /// How TLS begins with clients, if it is offered.
     pub(crate) acceptor: Option<Reloaded<Acceptor>>,
-    /// For each configured database, how TLS begins with its server, if it does.
-    pub(crate) connectors: Vec<Option<Reloaded<Connector>>>,
+    /// For each configured database, and each host of its server, how TLS begins, if it does.
+    pub(crate) connectors: Vec<Vec<Option<Reloaded<Connector>>>>,
+    /// For each configured database, where users are looked up, if they are.
+    pub(crate) lookups: Vec<Option<Arc<Lookups>>>,
+    /// Who finds the names of users of the operating system, where they count.
+    pub(crate) system_users: Option<SystemUsers>,
     pub(crate) mailboxes: Vec<Arc<Mailbox>>,
 }
 
 impl Shared {
-    /// Returns how TLS begins with the server of a database, if it does.
-    pub(crate) fn connector(&self, database: DatabaseIndex) -> Option<Arc<Connector>> {
-        self.connectors[database.0].as_ref().map(Reloaded::get)
+    /// Returns how TLS begins with a host of the server of a database, if it does.
+    pub(crate) fn connector(&self, database: DatabaseIndex, host: usize) -> Option<Arc<Connector>> {
+        self.connectors[database.0].get(host)?.as_ref().map(Reloaded::get)
     }
 
-    /// Loads certificates again whose files have changed.
-    pub(crate) fn reload_certificates(&self) {
+    /// Returns where users of a database are looked up, if they are.
+    pub(crate) fn lookups(&self, database: DatabaseIndex) -> Option<&Arc<Lookups>> {
+        self.lookups[database.0].as_ref()
+    }
+
+    /// Reads files again that have changed: certificates, users and who may log in how.
+    pub(crate) fn reload_files(&self) {
+        self.config.users.reload();
+        if let Some(hba) = &self.config.hba {
+            hba.reload();
+        }
         if let Some(acceptor) = &self.acceptor {
             acceptor.reload();
         }
-        for connector in self.connectors.iter().flatten() {
+        for connector in self.connectors.iter().flatten().flatten() {
             connector.reload();
         }
     }

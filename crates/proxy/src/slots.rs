@@ -37,7 +37,7 @@ index! {
     WorkerIndex
 }
 
-/// Bits of a slot's index: a cancel key has room for so many beside the event loop's number.
+/// Bits of a slot's index: 56 bits hold it and the generation.
 pub(crate) const INDEX_BITS: u32 = 24;
 
 /// Names one occupant of a [`Slots<T>`]; never used for another one.

@@ -7,14 +7,19 @@
 //! definitions. A connection on which a statement is missing gets a Parse from the proxy first.
 //! The number of statements on a connection is bounded: the least recently used one is closed.
 //!
+//! A definition longer than [`DEFINITION_KEPT_MAX`] is not kept: it goes to the connection in
+//! pieces, as it arrives, and cannot be prepared on another one. So its client keeps the connection
+//! until it has closed the statement.
+//!
 //! # Limits
 //!
 //! - A plan whose result type a DDL statement changed fails (SQLSTATE 0A000), as on a connection of
 //!   the client's own; it may fail for a client that prepared it after the DDL, but under a
 //!   definition known from before. Preparing it anew helps.
 //! - In a pipeline, messages are translated before the answers to earlier ones are known. Those
-//!   that follow a Parse or Close of a named statement that fails, or a DEALLOCATE ALL, are
-//!   translated as if the one had worked and the other not been there.
+//!   that follow a DEALLOCATE ALL are translated as if it had not been there. A message that names
+//!   a statement which an unanswered Parse or Close of an earlier batch has changed waits for the
+//!   answer, because that batch may have failed.
 //! - A Parse of the unnamed statement that the server skips loses the one before it.
 
 use std::collections::{HashMap, VecDeque};
@@ -23,13 +28,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::replies::StatementId;
 use crate::session_state::look::{self, Look};
+use crate::session_state::{Kind, Kinds};
+
+/// The longest definition that is kept, to be prepared on other connections.
+pub(crate) const DEFINITION_KEPT_MAX: usize = 16 << 20;
 
 /// A definition that some client has prepared.
 #[derive(Debug)]
 pub(crate) struct Statement {
     pub(crate) id: StatementId,
-    /// Query text and parameter types, as [`tidegate_wire::frontend::Parse::definition`] has them.
-    pub(crate) definition: Box<[u8]>,
+    /// Query text and parameter types, as [`tidegate_wire::frontend::Parse::definition`] has them;
+    /// `None` if it is too long to be kept.
+    pub(crate) definition: Option<Box<[u8]>>,
     /// Its name on every upstream connection.
     pub(crate) server_name: Box<[u8]>,
     /// What it may leave behind when it runs.
@@ -79,7 +89,7 @@ impl Definitions {
         let mut names = Vec::new();
         let statement = Arc::new(Statement {
             id: StatementId(self.last_id),
-            definition: definition.into(),
+            definition: Some(definition.into()),
             server_name: server_name(StatementId(self.last_id)).into(),
             look: look::look(query_of(definition), &mut names),
             custom_names: names.into(),
@@ -87,6 +97,20 @@ impl Definitions {
         });
         self.known.insert(key.into(), Arc::clone(&statement));
         statement
+    }
+
+    /// Returns a statement whose definition is not kept.
+    pub(crate) fn long(&mut self) -> Arc<Statement> {
+        self.last_id += 1;
+        Arc::new(Statement {
+            id: StatementId(self.last_id),
+            definition: None,
+            server_name: server_name(StatementId(self.last_id)).into(),
+            // Its text has not arrived, and may do anything.
+            look: Look { may: Kinds::INSPECTED.with(Kind::FixedSetting), ..Look::default() },
+            custom_names: Box::default(),
+            is_accepted: AtomicBool::new(false),
+        })
     }
 
     /// Prepares every definition anew when it is next asked for, under another name: the server
@@ -110,12 +134,16 @@ pub(crate) struct ClientStatements {
     /// The definition of the unnamed statement, kept because the next transaction, on another
     /// connection, may still use it.
     unnamed: Vec<u8>,
+    /// It has had statements whose definition is not kept, and may still have one.
+    may_have_long: bool,
 }
 
 /// What a Parse or a Close made of a name; `None` is no statement.
 #[derive(Debug)]
 struct Change {
     name: Box<[u8]>,
+    /// The batch that it was a part of: the server skips the rest of one that fails.
+    batch: u64,
     before: Option<Arc<Statement>>,
     after: Option<Arc<Statement>>,
 }
@@ -129,6 +157,11 @@ const UNNAMED_KEPT_MAX: usize = 16 * 1024;
 impl ClientStatements {
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         self.named.get(name)
+    }
+
+    /// Returns the client's name for a statement; one of them if it has several.
+    fn name_of(&self, id: StatementId) -> Option<&[u8]> {
+        self.named.iter().find(|(_, statement)| statement.id == id).map(|(name, _)| &**name)
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -145,10 +178,25 @@ impl ClientStatements {
         self.named.remove(name);
     }
 
-    /// Gives a name to a statement, or takes the name away, until the server's answer confirms it.
-    pub(crate) fn change(&mut self, name: &[u8], after: Option<Arc<Statement>>) {
+    /// Gives a name to a statement, or takes the name away, until the server's answer to a message
+    /// of this batch confirms it.
+    pub(crate) fn change(&mut self, name: &[u8], after: Option<Arc<Statement>>, batch: u64) {
+        self.may_have_long |= after.as_ref().is_some_and(|after| after.definition.is_none());
         let before = set(&mut self.named, name, after.clone());
-        self.pending.push_back(Change { name: name.into(), before, after });
+        self.pending.push_back(Change { name: name.into(), batch, before, after });
+    }
+
+    /// Returns whether a statement exists on the client's connection only.
+    pub(crate) fn has_long(&mut self) -> bool {
+        self.may_have_long = self.may_have_long
+            && self.named.values().any(|statement| statement.definition.is_none());
+        self.may_have_long
+    }
+
+    /// Returns whether an earlier batch than this may turn out not to have changed what the name
+    /// means.
+    pub(crate) fn is_unsettled(&self, name: &[u8], batch: u64) -> bool {
+        self.pending.iter().any(|change| change.batch < batch && *change.name == *name)
     }
 
     /// The oldest change is valid; `is_accepted` if a server has judged its definition.
@@ -171,6 +219,13 @@ impl ClientStatements {
             None => {
                 set(&mut self.named, &name, before);
             }
+        }
+    }
+
+    /// No change that the server has not answered did happen.
+    pub(crate) fn take_all_back(&mut self) {
+        while !self.pending.is_empty() {
+            self.take_back();
         }
     }
 
@@ -255,6 +310,31 @@ impl Prepared {
     }
 }
 
+/// The beginning of every name on the server.
+const SERVER_PREFIX: &[u8] = b"tidegate_";
+
+/// Returns an error's payload in the client's words: with its own names for the statements that
+/// the server knows by [`Statement::server_name`]. `None` if it names none of them.
+pub(crate) fn in_clients_words(payload: &[u8], statements: &ClientStatements) -> Option<Vec<u8>> {
+    let next =
+        |rest: &[u8]| rest.windows(SERVER_PREFIX.len()).position(|window| window == SERVER_PREFIX);
+    let (mut words, mut rest, mut is_changed) = (Vec::new(), payload, false);
+    while let Some(at) = next(rest) {
+        let (before, named) = rest.split_at(at);
+        let number = &named[SERVER_PREFIX.len()..];
+        let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let id = str::from_utf8(&number[..digits]).ok().and_then(|digits| digits.parse().ok());
+        let (server_name, behind) = named.split_at(SERVER_PREFIX.len() + digits);
+        let own = id.and_then(|id| statements.name_of(StatementId(id)));
+        is_changed |= own.is_some();
+        words.extend_from_slice(before);
+        words.extend_from_slice(own.unwrap_or(server_name));
+        rest = behind;
+    }
+    words.extend_from_slice(rest);
+    is_changed.then_some(words)
+}
+
 /// Returns the query text of a definition.
 pub(crate) fn query_of(definition: &[u8]) -> &[u8] {
     definition.split(|&byte| byte == 0).next().unwrap_or_default()
@@ -263,4 +343,27 @@ pub(crate) fn query_of(definition: &[u8]) -> &[u8] {
 /// Returns the server-side name of a statement by its identity alone.
 pub(crate) fn server_name(id: StatementId) -> Vec<u8> {
     format!("tidegate_{}", id.0).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_statements_as_the_client_does() {
+        let (mut definitions, mut statements) =
+            (Definitions::default(), ClientStatements::default());
+        statements.insert(b"first", definitions.intern(b"SELECT 1\0\0\0", None));
+        statements.insert(b"s", definitions.intern(b"SELECT 2\0\0\0", None));
+        let table: [(&[u8], Option<&[u8]>); 5] = [
+            (b"M\"tidegate_2\" already exists", Some(b"M\"s\" already exists")),
+            (b"tidegate_1 and tidegate_2", Some(b"first and s")),
+            (b"tidegate_12 and tidegate_2", Some(b"tidegate_12 and s")),
+            (b"tidegate_, tidegate_3", None),
+            (b"nothing of it", None),
+        ];
+        for (payload, expected) in table {
+            assert_eq!(in_clients_words(payload, &statements).as_deref(), expected);
+        }
+    }
 }

@@ -43,7 +43,7 @@ const READ_LEN: usize = 64 * 1024;
 
 /// Bytes of a record besides its plaintext, at most, and the plaintext of a full record.
 const RECORD_OVERHEAD: usize = 64;
-const RECORD_PLAINTEXT: usize = 16 * 1024;
+pub(crate) const RECORD_PLAINTEXT: usize = 16 * 1024;
 
 thread_local! {
     /// Memory that all connections of a thread use in turn, so that none has buffers of its own.

@@ -2,7 +2,6 @@
 
 use crate::tls::settings::Connector;
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +14,9 @@ use crate::capacity::{Counts, Place};
 use crate::client::ClientSlot;
 use crate::config::PoolMode;
 use crate::handshake::{Credentials, Handshake, UpstreamError};
+use crate::hosts::{Attempt, Connected, Peer};
 use crate::net::Connection;
+use crate::replication::Replication;
 use crate::session::ServerSession;
 use crate::shared::Server;
 use crate::slots::{DatabaseIndex, PoolIndex, ServerIndex, Slot, Slots};
@@ -45,6 +46,8 @@ pub(crate) enum UpstreamState {
     /// Told to end. The place comes back when the server has ended it: a new connection would
     /// otherwise come too early for a server that is full.
     Closing,
+    /// At rest for long, and asked whether the server is still there.
+    Checking,
 }
 
 /// An upstream connection, from connect to close.
@@ -55,8 +58,14 @@ pub(crate) struct Upstream {
     state: UpstreamState,
     /// When the state began.
     pub(crate) since: Instant,
-    /// Where it leads, which is where its cancel requests have to go; `None` is a Unix socket.
-    pub(crate) peer: Option<SocketAddr>,
+    /// Where it leads, which is where its cancel requests have to go.
+    pub(crate) peer: Peer,
+    /// The attempt that it is, until the end of its login.
+    pub(crate) attempt: Option<Attempt>,
+    /// Counts it among the connections of its server, from the end of its login on.
+    pub(crate) connected: Option<Connected>,
+    /// The generation of its server's hosts at which it was known to lead to one that does.
+    pub(crate) generation: u64,
     pub(crate) pool: PoolIndex,
     pub(crate) session: ServerSession,
     /// Names the backend in cancel requests; known from the login on.
@@ -87,7 +96,8 @@ impl Upstream {
             UpstreamState::Idle
             | UpstreamState::Abandoned(_)
             | UpstreamState::Quarantined
-            | UpstreamState::Closing => None,
+            | UpstreamState::Closing
+            | UpstreamState::Checking => None,
         }
     }
 
@@ -130,6 +140,11 @@ impl Upstream {
     /// Returns whether it has been told to end.
     pub(crate) fn is_closing(&self) -> bool {
         matches!(self.state, UpstreamState::Closing)
+    }
+
+    /// Returns whether it may be lent soon, and not yet: something else has to end before.
+    pub(crate) fn is_withheld(&self) -> bool {
+        matches!(self.state, UpstreamState::Quarantined | UpstreamState::Checking)
     }
 
     /// Returns whether the server has to be silent but for notices and the like.
@@ -186,6 +201,8 @@ pub(crate) struct PoolKey {
     pub(crate) server_database: String,
     /// The user's name on the server.
     pub(crate) user: String,
+    /// What replication connections are for; `None` for ordinary ones.
+    pub(crate) replication: Option<Replication>,
 }
 
 /// How many connections a pool has, and what bounds them.
@@ -269,6 +286,12 @@ impl Pool {
     pub(crate) fn oldest_idle(&self) -> Option<UpstreamSlot> {
         self.idle.first().copied()
     }
+
+    /// Returns whether its connections are replication connections, which run no transactions and
+    /// need no permits.
+    pub(crate) fn is_for_replication(&self) -> bool {
+        self.key.replication.is_some()
+    }
 }
 
 /// Why a server gives no connection, in its words, and since when.
@@ -289,10 +312,9 @@ pub(crate) struct Upstreams {
     pool_of: HashMap<PoolKey, PoolIndex>,
     opening: usize,
     closing: usize,
+    begun: usize,
     /// Clients of session mode that wait to have their connection opened.
     for_session: VecDeque<ClientSlot>,
-    /// Connections begun, which takes a name's addresses in turn.
-    begun: usize,
 }
 
 impl Upstreams {
@@ -303,8 +325,8 @@ impl Upstreams {
             pool_of: HashMap::new(),
             opening: 0,
             closing: 0,
-            for_session: VecDeque::new(),
             begun: 0,
+            for_session: VecDeque::new(),
         }
     }
 
@@ -395,7 +417,12 @@ impl Upstreams {
 
     /// Returns the next client of session mode whose connection may be opened now.
     pub(crate) fn next_for_session(&mut self) -> Option<ClientSlot> {
-        if self.opening < OPENING_MAX { self.for_session.pop_front() } else { None }
+        if self.may_open_more() { self.for_session.pop_front() } else { None }
+    }
+
+    /// Returns whether so few connections are being opened that there may be more.
+    pub(crate) fn may_open_more(&self) -> bool {
+        self.opening < OPENING_MAX
     }
 
     /// Returns how many connections of the pool are in a state.
@@ -411,17 +438,17 @@ impl Upstreams {
     /// Begins to open a connection of the pool; in session mode, for a client.
     ///
     /// # Errors
-    /// The server's name has no address, or there can be no more sockets.
+    /// The host's name has no address, or there can be no more sockets.
     pub(crate) fn open(
         &mut self,
         pool: PoolIndex,
         (client, place): (Option<ClientSlot>, Place),
-        (server, connector): (&Server, Option<Arc<Connector>>),
+        (server, peer, connector): (&Server, Peer, Option<Arc<Connector>>),
         (registry, token): (&Registry, impl FnOnce(UpstreamSlot) -> Token),
         now: Instant,
     ) -> Result<UpstreamSlot, UpstreamError> {
         self.begun += 1;
-        let peer = server.peer(self.begun)?;
+        let generation = server.hosts.generation();
         let slot = self.connections.insert_with(|slot| {
             let mut connection = server.connect(peer, connector)?;
             connection.register(registry, token(slot))?;
@@ -431,6 +458,9 @@ impl Upstreams {
                 state: UpstreamState::Connecting(client),
                 since: now,
                 peer,
+                attempt: None,
+                connected: None,
+                generation,
                 pool,
                 session: ServerSession::new(),
                 key: None,
@@ -489,6 +519,18 @@ impl Upstreams {
         let upstream = &mut self.connections[slot];
         debug_assert!(!upstream.is_busy(), "a transaction ends before its connection rests");
         upstream.enter(UpstreamState::Quarantined, now);
+    }
+
+    /// Keeps a connection that was taken from its pool's list from being lent until the server has
+    /// answered.
+    pub(crate) fn begin_check(&mut self, slot: UpstreamSlot, now: Instant) {
+        debug_assert!(!self.is_listed(slot), "a connection is lent or checked, not both");
+        self.connections[slot].enter(UpstreamState::Checking, now);
+    }
+
+    /// Returns the idle connections of a pool.
+    pub(crate) fn idle_of(&self, pool: PoolIndex) -> Vec<UpstreamSlot> {
+        self.pools[pool.0].idle.clone()
     }
 
     /// Puts a connection into its pool's list of idle ones.

@@ -5,6 +5,7 @@
 //! | `postgres://db.example` | `db.example`, port 5432 | the client's | the client's |
 //! | `postgres://app:p%40ss@[::1]:7/shop` | `::1`, port 7 | `shop` | `app`, password `p@ss` |
 //! | `postgres:///shop?host=/run/pg` | `/run/pg/.s.PGSQL.5432` | `shop` | the client's |
+//! | `postgres://a,b:7/shop` | `a`, port 5432, or `b`, port 7 | `shop` | the client's |
 //!
 //! Every part may be percent-encoded; what else than letters, digits, `-`, `.`, `_` and `~` stands
 //! in a password has to be.
@@ -17,7 +18,8 @@ use percent_encoding::percent_decode_str;
 use thiserror::Error;
 
 use crate::config::{
-    ChannelBindingMode, Negotiation, RootCertificates, ServerAddress, ServerTls, SslMode,
+    ChannelBindingMode, LoadBalance, Negotiation, RootCertificates, ServerAddress, ServerHosts,
+    ServerTls, SessionAttributes, SslMode,
 };
 
 /// PostgreSQL's registered port.
@@ -27,7 +29,7 @@ const PORT: u16 = 5432;
 #[derive(Clone, PartialEq, Eq)]
 pub struct UpstreamUrl {
     /// The server.
-    pub server: ServerAddress,
+    pub server: ServerHosts,
     /// How connections to it are encrypted.
     pub tls: ServerTls,
     /// The database; `None` is the name the client used.
@@ -89,8 +91,12 @@ impl FromStr for UpstreamUrl {
 /// The parameters after `?`.
 #[derive(Default)]
 struct Query {
+    /// Host names or directories of sockets, with commas between them.
     host: Option<String>,
-    port: Option<u16>,
+    /// One for all hosts, or one for each; empty if none is given.
+    ports: Vec<u16>,
+    attributes: SessionAttributes,
+    balance: LoadBalance,
     sslmode: Option<String>,
     sslrootcert: Option<String>,
     sslcert: Option<String>,
@@ -106,7 +112,23 @@ impl Query {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("host", value)) => query.host = decode(value)?,
-                Some(("port", value)) => query.port = Some(port(value)?),
+                Some(("port", value)) => {
+                    let ports = decode(value)?.unwrap_or_default();
+                    query.ports = ports.split(',').map(port).collect::<Result<_, _>>()?;
+                }
+                Some(("target_session_attrs", value)) => {
+                    query.attributes = value.parse().map_err(|_| {
+                        UpstreamUrlError(
+                            "target_session_attrs is any, read-write, read-only, primary, standby \
+                             or prefer-standby",
+                        )
+                    })?;
+                }
+                Some(("load_balance_hosts", "disable")) => query.balance = LoadBalance::Disable,
+                Some(("load_balance_hosts", "random")) => query.balance = LoadBalance::Random,
+                Some(("load_balance_hosts", _)) => {
+                    return Err(UpstreamUrlError("load_balance_hosts is disable or random"));
+                }
                 Some(("sslmode", value)) => query.sslmode = decode(value)?,
                 Some(("sslrootcert", value)) => query.sslrootcert = decode(value)?,
                 Some(("sslcert", value)) => query.sslcert = decode(value)?,
@@ -118,9 +140,9 @@ impl Query {
                 }
                 _ => {
                     return Err(UpstreamUrlError(
-                        "after ? only host, port, sslmode, sslrootcert, sslcert, sslkey, \
-                         sslnegotiation, ssl_min_protocol_version and channel_binding are \
-                         understood",
+                        "after ? only host, port, target_session_attrs, load_balance_hosts, \
+                         sslmode, sslrootcert, sslcert, sslkey, sslnegotiation, \
+                         ssl_min_protocol_version and channel_binding are understood",
                     ));
                 }
             }
@@ -182,17 +204,37 @@ impl Query {
     }
 }
 
-fn server(place: &str, query: &Query) -> Result<ServerAddress, UpstreamUrlError> {
-    let (host, url_port) = host_and_port(place)?;
-    let host = query.host.clone().or(host).ok_or(UpstreamUrlError("there is no host"))?;
-    let port = query.port.or(url_port).unwrap_or(PORT);
+/// Returns the hosts; those of the query go before those of the authority, and so do the ports.
+fn server(place: &str, query: &Query) -> Result<ServerHosts, UpstreamUrlError> {
+    let mut named = place.split(',').map(host_and_port).collect::<Result<Vec<_>, _>>()?;
+    let mut ports = query.ports.clone();
+    if let Some(hosts) = &query.host {
+        let url_port = named.first().and_then(|(_, port)| *port);
+        if ports.is_empty() {
+            ports.extend(url_port);
+        }
+        let host = |host: &str| Some(host.to_owned()).filter(|host| !host.is_empty());
+        named = hosts.split(',').map(|name| (host(name), None)).collect();
+    }
+    if ports.len() > 1 && ports.len() != named.len() {
+        return Err(UpstreamUrlError("there are not as many ports as hosts"));
+    }
+    for (index, (_, port)) in named.iter_mut().enumerate() {
+        *port = ports.get(index).or(ports.first()).copied().or(*port);
+    }
+    let address = |(host, port): (Option<String>, Option<u16>)| {
+        let host = host.ok_or(UpstreamUrlError("there is no host"))?;
+        Ok(server_address(host, port.unwrap_or(PORT)))
+    };
+    let hosts = named.into_iter().map(address).collect::<Result<_, _>>()?;
+    Ok(ServerHosts { hosts, attributes: query.attributes, balance: query.balance })
+}
+
+fn server_address(host: String, port: u16) -> ServerAddress {
     if host.starts_with('/') {
-        return Ok(ServerAddress::Unix(Path::new(&host).join(format!(".s.PGSQL.{port}"))));
+        return ServerAddress::Unix(Path::new(&host).join(format!(".s.PGSQL.{port}")));
     }
-    if host.contains(',') {
-        return Err(UpstreamUrlError("there is more than one host"));
-    }
-    Ok(ServerAddress::Tcp(host, port))
+    ServerAddress::Tcp(host, port)
 }
 
 fn host_and_port(place: &str) -> Result<(Option<String>, Option<u16>), UpstreamUrlError> {
@@ -255,8 +297,28 @@ mod tests {
             ("postgres://a@%2Frun%2Fpg:7/d", unix("/run/pg/.s.PGSQL.7")),
             ("postgres://localhost/d?host=/run/pg&port=7", unix("/run/pg/.s.PGSQL.7")),
         ] {
-            assert_eq!(url.parse::<UpstreamUrl>().unwrap().server, server, "{url}");
+            let found = url.parse::<UpstreamUrl>().unwrap().server;
+            assert_eq!(found, ServerHosts::from(server), "{url}");
         }
+    }
+
+    #[test]
+    fn lists_of_hosts_are_found() {
+        let three = vec![tcp("a", 5432), tcp("::1", 7), unix("/run/pg/.s.PGSQL.5432")];
+        for (url, hosts, shown) in [
+            ("postgres://a,[::1]:7,%2Frun%2Fpg/d", three, "a:5432,[::1]:7,/run/pg/.s.PGSQL.5432"),
+            ("postgres:///d?host=a,b&port=1,2", vec![tcp("a", 1), tcp("b", 2)], "a:1,b:2"),
+            ("postgres:///d?host=a,b&port=1", vec![tcp("a", 1), tcp("b", 1)], "a:1,b:1"),
+            ("postgres://u:p@a,b:2/d", vec![tcp("a", 5432), tcp("b", 2)], "a:5432,b:2"),
+        ] {
+            let found = url.parse::<UpstreamUrl>().unwrap().server;
+            assert_eq!((found.to_string().as_str(), found.hosts), (shown, hosts), "{url}");
+        }
+        let url = "postgres://a,b?target_session_attrs=prefer-standby&load_balance_hosts=random";
+        let found = url.parse::<UpstreamUrl>().unwrap().server;
+        assert_eq!(found.attributes, SessionAttributes::PreferStandby);
+        assert_eq!(found.balance, LoadBalance::Random);
+        assert!(found.to_string().ends_with("attrs=prefer-standby&load_balance_hosts=random"));
     }
 
     #[test]
@@ -290,11 +352,14 @@ mod tests {
             ("postgres://::1/d", "brackets"),
             ("postgres://[::1/d", "bracket after ["),
             ("postgres://[::1]x/d", "follow the bracket"),
-            ("postgres://h1,h2/d", "more than one host"),
+            ("postgres://h1,/d", "no host"),
+            ("postgres:///d?host=a,b,c&port=1,2", "as many ports"),
             ("postgres://:secret@h/d", "no user"),
             ("postgres://a@h/d/e", "%2F"),
             ("postgres://a%ff@h/d", "UTF-8"),
-            ("postgres://h/d?target_session_attrs=any", "only host, port"),
+            ("postgres://h/d?target_session_attrs=master", "target_session_attrs is"),
+            ("postgres://h/d?load_balance_hosts=yes", "load_balance_hosts is"),
+            ("postgres://h/d?options=-c", "only host, port"),
             ("postgres://h/d?sslmode=on", "sslmode is"),
             ("postgres://h/d?sslmode=verify-ca", "need sslrootcert"),
             ("postgres://h/d?sslmode=require&sslrootcert=system", "needs sslmode=verify-full"),

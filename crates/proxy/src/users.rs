@@ -12,6 +12,10 @@
 //!
 //! A user with an empty password is known and cannot log in by one.
 //!
+//! The file is read again when it has changed. Who is not in it may be known to a server: see
+//! [`crate::auth_query`]. Who is known to neither gets the same exchange as others, with a
+//! challenge that [`Mock`] makes up.
+//!
 //! What a secret can do:
 //!
 //! | secret | MD5 login | SCRAM login | login at a server |
@@ -23,13 +27,14 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use ctutils::CtEq;
 use md5::{Digest, Md5};
 use thiserror::Error;
 
-use crate::scram::{ClientKey, ScramVerifier, VerifierError};
+use crate::reloaded::Reloaded;
+use crate::scram::{self, ClientKey, ScramVerifier, VerifierError};
 
 /// What proves that somebody is a user.
 #[derive(Clone, PartialEq, Eq)]
@@ -68,16 +73,23 @@ impl Secret {
         }
     }
 
-    fn parse(text: String) -> Result<Secret, LineError> {
+    /// Reads a secret as it is in a user file or in `pg_authid.rolpassword`; `None` is none.
+    ///
+    /// # Errors
+    /// It begins like a SCRAM verifier and is none.
+    pub(crate) fn parse(text: String) -> Result<Option<Secret>, VerifierError> {
+        if text.is_empty() {
+            return Ok(None);
+        }
         if text.starts_with(ScramVerifier::PREFIX) {
-            return Ok(Secret::Scram(ScramVerifier::parse(&text)?));
+            return Ok(Some(Secret::Scram(ScramVerifier::parse(&text)?)));
         }
         let is_hash =
             |digits: &str| digits.len() == 32 && digits.bytes().all(|it| it.is_ascii_hexdigit());
         if text.strip_prefix("md5").is_some_and(is_hash) {
-            return Ok(Secret::Md5(text.to_ascii_lowercase()));
+            return Ok(Some(Secret::Md5(text.to_ascii_lowercase())));
         }
-        Ok(Secret::Plain(text))
+        Ok(Some(Secret::Plain(text)))
     }
 }
 
@@ -140,29 +152,122 @@ pub enum LineError {
     Verifier(#[from] VerifierError),
 }
 
-#[derive(Debug)]
-struct User {
-    /// What the proof of a client has yielded, for a SCRAM verifier.
-    client_key: OnceLock<ClientKey>,
+/// A user: what proves that somebody is this user, and what was derived from it.
+#[derive(Debug, Default)]
+pub(crate) struct User {
     /// `None` is a user who is known and can prove it by no password.
     secret: Option<Secret>,
     /// The verifier of a plain password, made when it is first needed: making one costs
     /// milliseconds, which must not be paid by every connection.
     verifier: OnceLock<ScramVerifier>,
+    /// What the proof of a client has yielded, for a SCRAM verifier.
+    client_key: OnceLock<ClientKey>,
 }
 
-/// The users of a file; clones share them.
-#[derive(Clone, Default)]
-pub struct Users {
-    users: Arc<HashMap<Vec<u8>, User>>,
-    /// What unknown users' salts are made of. In an empty list it is zero: where no user is known,
-    /// there is nothing to hide.
-    mock_secret: [u8; 32],
+impl User {
+    pub(crate) fn new(secret: Option<Secret>) -> User {
+        User { secret, ..User::default() }
+    }
+
+    pub(crate) fn secret(&self) -> Option<&Secret> {
+        self.secret.as_ref()
+    }
+
+    /// Returns what to run a SCRAM exchange against, if there can be one.
+    pub(crate) fn scram_verifier(&self) -> Option<&ScramVerifier> {
+        match self.secret.as_ref()? {
+            Secret::Plain(password) => {
+                Some(self.verifier.get_or_init(|| ScramVerifier::of_password(password)))
+            }
+            Secret::Scram(verifier) => Some(verifier),
+            Secret::Md5(_) => None,
+        }
+    }
+
+    /// Keeps the key that a client's proof has yielded, for logins at servers with the same
+    /// verifier.
+    pub(crate) fn learn(&self, key: ClientKey) {
+        // The verifier of a plain password was made here, and no server has it.
+        if matches!(self.secret, Some(Secret::Scram(_))) {
+            // A verifier has one key, so a second proof yields the same.
+            self.client_key.get_or_init(|| key);
+        }
+    }
+
+    /// Returns the key that a client of this user has proved, if one has.
+    pub(crate) fn client_key(&self) -> Option<&ClientKey> {
+        self.client_key.get()
+    }
 }
+
+/// What the challenges of unknown users are made of, so that they look like those of known ones.
+///
+/// The same name gets the same salt as long as the proxy runs.
+#[derive(Clone)]
+pub(crate) struct Mock {
+    secret: [u8; 32],
+    /// Iterations of PBKDF2 that most known users have.
+    iterations: u32,
+    /// How many of [`Mock::SHARES`] known users have no SCRAM verifier of a server, and so prove
+    /// themselves by MD5 where that is allowed.
+    md5_share: u32,
+}
+
+impl Mock {
+    const SHARES: u32 = 1 << 16;
+
+    /// Returns the mock beside these users.
+    fn beside<'u>(users: impl Iterator<Item = &'u Secret>, secret: [u8; 32]) -> Mock {
+        let mut counts: HashMap<u32, u32> = HashMap::new();
+        let (mut all, mut md5) = (0_u32, 0_u32);
+        for user in users {
+            all += 1;
+            match user {
+                Secret::Scram(verifier) => *counts.entry(verifier.iterations()).or_default() += 1,
+                Secret::Plain(_) | Secret::Md5(_) => md5 += 1,
+            }
+        }
+        let most = counts.into_iter().max_by_key(|&(iterations, count)| (count, iterations));
+        let share = u64::from(md5) * u64::from(Mock::SHARES) / u64::from(all.max(1));
+        Mock {
+            secret,
+            iterations: most.map_or(scram::ITERATIONS, |(iterations, _)| iterations),
+            md5_share: u32::try_from(share).unwrap_or(Mock::SHARES),
+        }
+    }
+
+    /// Returns the mock for users of a server whose verifiers have so many iterations, if that is
+    /// known.
+    pub(crate) fn with_iterations(self, iterations: Option<u32>) -> Mock {
+        Mock { iterations: iterations.unwrap_or(self.iterations), ..self }
+    }
+
+    /// Returns a verifier that no password satisfies.
+    pub(crate) fn scram_verifier(&self, user: &[u8]) -> ScramVerifier {
+        ScramVerifier::mock(&self.secret, user, self.iterations)
+    }
+
+    /// Returns whether this unknown user, where known ones prove themselves by MD5 or by SCRAM, is
+    /// one of those who do it by MD5. There are as many of them, in proportion, as known ones.
+    pub(crate) fn proves_by_md5(&self, user: &[u8]) -> bool {
+        scram::mock_share(&self.secret, user) % Mock::SHARES < self.md5_share
+    }
+}
+
+/// What a user file says.
+struct Table {
+    users: HashMap<Vec<u8>, Arc<User>>,
+    mock: Mock,
+}
+
+/// The users of a file; clones share them, also when the file is read again.
+#[derive(Clone)]
+pub struct Users(Arc<Reloaded<Table>>);
 
 impl fmt::Debug for Users {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Users").field("count", &self.users.len()).finish_non_exhaustive()
+        let count = self.0.get().users.len();
+        formatter.debug_struct("Users").field("count", &count).finish_non_exhaustive()
     }
 }
 
@@ -172,9 +277,22 @@ impl Users {
     /// # Errors
     /// It cannot be read, a line of it is wrong, or there is no randomness.
     pub fn load(path: &Path) -> Result<Users, UsersError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| UsersError::Read { path: path.to_owned(), source })?;
-        Self::parse(&text, path)
+        let own = path.to_owned();
+        let read = move |before: Option<&Table>| {
+            let text = std::fs::read_to_string(&own)
+                .map_err(|source| UsersError::Read { path: own.clone(), source })?;
+            Table::parse(&text, &own, before)
+        };
+        let live = Reloaded::new("the user file", vec![path.to_owned()], read)?;
+        Ok(Users(Arc::new(live)))
+    }
+
+    /// Returns no users.
+    ///
+    /// # Errors
+    /// There is no randomness for the salts of unknown users.
+    pub fn none() -> Result<Users, UsersError> {
+        Users::parse("", Path::new(""))
     }
 
     /// Reads a user file's `text`; `path` is for the errors.
@@ -182,58 +300,76 @@ impl Users {
     /// # Errors
     /// A line is wrong, or there is no randomness.
     pub fn parse(text: &str, path: &Path) -> Result<Users, UsersError> {
-        let mut users = HashMap::new();
+        let (text, path) = (text.to_owned(), path.to_owned());
+        let read = move |before: Option<&Table>| Table::parse(&text, &path, before);
+        Ok(Users(Arc::new(Reloaded::new("the user file", Vec::new(), read)?)))
+    }
+
+    /// Reads the file again if it has changed.
+    pub(crate) fn reload(&self) {
+        if self.0.reload() {
+            self.derive_verifiers();
+        }
+    }
+
+    /// Makes the SCRAM verifiers of plain passwords, on a thread of its own: a login that has to
+    /// make one takes longer than that of an unknown user.
+    pub(crate) fn derive_verifiers(&self) {
+        let table = self.0.get();
+        let is_plain = |user: &&Arc<User>| matches!(user.secret, Some(Secret::Plain(_)));
+        let plain: Vec<Weak<User>> =
+            table.users.values().filter(is_plain).map(Arc::downgrade).collect();
+        if plain.is_empty() {
+            return;
+        }
+        let derived = std::thread::Builder::new().name("tidegate-users".into()).spawn(move || {
+            // Users that have gone meanwhile, with their file or with the proxy, need none.
+            for user in plain.iter().filter_map(Weak::upgrade) {
+                user.scram_verifier();
+            }
+        });
+        if let Err(error) = derived {
+            tracing::warn!(%error, "no thread to derive SCRAM verifiers; logins derive them");
+        }
+    }
+
+    /// Returns this user, if the file has it.
+    pub(crate) fn find(&self, user: &[u8]) -> Option<Arc<User>> {
+        self.0.get().users.get(user).cloned()
+    }
+
+    /// Returns what the challenges of unknown users are made of.
+    pub(crate) fn mock(&self) -> Mock {
+        self.0.get().mock.clone()
+    }
+}
+
+impl Table {
+    /// Reads a file's text. Users whose secret is the same as before keep what was derived from it.
+    fn parse(text: &str, path: &Path, before: Option<&Table>) -> Result<Table, UsersError> {
+        let mut secrets = HashMap::new();
         for (index, line) in text.lines().enumerate() {
-            add_line(&mut users, line).map_err(|error| UsersError::Line {
+            add_line(&mut secrets, line).map_err(|error| UsersError::Line {
                 path: path.to_owned(),
                 line: index + 1,
                 error,
             })?;
         }
-        let mut mock_secret = [0; 32];
-        getrandom::fill(&mut mock_secret).map_err(UsersError::Randomness)?;
-        Ok(Users { users: Arc::new(users), mock_secret })
-    }
-
-    /// Returns the secret of `user`.
-    #[must_use]
-    pub fn get(&self, user: &[u8]) -> Option<&Secret> {
-        self.users.get(user)?.secret.as_ref()
-    }
-
-    /// Keeps the key that a client's proof has yielded, for logins at servers with the same
-    /// verifier.
-    pub fn learn(&self, user: &[u8], key: ClientKey) {
-        let Some(user) = self.users.get(user) else { return };
-        // The verifier of a plain password was made here, and no server has it.
-        if matches!(user.secret, Some(Secret::Scram(_))) {
-            // A verifier has one key, so a second proof yields the same.
-            user.client_key.get_or_init(|| key);
-        }
-    }
-
-    /// Returns the key that a client of this user has proved, if one has.
-    #[must_use]
-    pub fn client_key(&self, user: &[u8]) -> Option<ClientKey> {
-        self.users.get(user)?.client_key.get().cloned()
-    }
-
-    /// Returns what to run a SCRAM exchange with `user` against: its verifier or, for a user who is
-    /// unknown or has no verifier, one that always fails.
-    #[must_use]
-    pub fn scram_verifier(&self, user: &[u8]) -> ScramVerifier {
-        let known = self.users.get(user).and_then(|user| match user.secret.as_ref()? {
-            Secret::Plain(password) => {
-                Some(user.verifier.get_or_init(|| ScramVerifier::of_password(password)))
-            }
-            Secret::Scram(verifier) => Some(verifier),
-            Secret::Md5(_) => None,
-        });
-        known.cloned().unwrap_or_else(|| ScramVerifier::mock(&self.mock_secret, user))
+        let mock_secret = match before {
+            Some(before) => before.mock.secret,
+            None => random_secret()?,
+        };
+        let mock = Mock::beside(secrets.values().flatten(), mock_secret);
+        let user = |(name, secret): (Vec<u8>, Option<Secret>)| {
+            let known = before.and_then(|before| before.users.get(&name));
+            let known = known.filter(|known| known.secret == secret).cloned();
+            (name, known.unwrap_or_else(|| Arc::new(User::new(secret))))
+        };
+        Ok(Table { users: secrets.into_iter().map(user).collect(), mock })
     }
 }
 
-fn add_line(users: &mut HashMap<Vec<u8>, User>, line: &str) -> Result<(), LineError> {
+fn add_line(users: &mut HashMap<Vec<u8>, Option<Secret>>, line: &str) -> Result<(), LineError> {
     let line = line.trim();
     if line.is_empty() || is_comment(line) {
         return Ok(());
@@ -250,10 +386,14 @@ fn add_line(users: &mut HashMap<Vec<u8>, User>, line: &str) -> Result<(), LineEr
     if users.contains_key(name.as_bytes()) {
         return Err(LineError::Duplicate(name));
     }
-    let secret = if secret.is_empty() { None } else { Some(Secret::parse(secret)?) };
-    let user = User { secret, verifier: OnceLock::new(), client_key: OnceLock::new() };
-    users.insert(name.into_bytes(), user);
+    users.insert(name.into_bytes(), Secret::parse(secret)?);
     Ok(())
+}
+
+fn random_secret() -> Result<[u8; 32], UsersError> {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(UsersError::Randomness)?;
+    Ok(secret)
 }
 
 fn is_comment(text: &str) -> bool {
@@ -293,10 +433,21 @@ mod tests {
         Users::parse(text, Path::new("users.txt")).unwrap_err().to_string()
     }
 
+    /// What a SCRAM exchange with this user is run against.
+    fn verifier(users: &Users, user: &str) -> ScramVerifier {
+        let known = users.find(user.as_bytes());
+        let known = known.as_ref().and_then(|known| known.scram_verifier());
+        known.cloned().unwrap_or_else(|| users.mock().scram_verifier(user.as_bytes()))
+    }
+
+    fn secret(users: &Users, user: &str) -> Option<Secret> {
+        users.find(user.as_bytes())?.secret().cloned()
+    }
+
     fn scram_login(users: &Users, user: &str, password: &str) -> Result<(), ScramError> {
         let binding = sasl::ChannelBinding::unsupported();
         let mut client = sasl::ScramSha256::new(password.as_bytes(), binding);
-        let verifier = users.scram_verifier(user.as_bytes());
+        let verifier = verifier(users, user);
         let (server, first) =
             ScramServer::start(verifier, &ChannelBinding::NotOffered, client.message(), "nonce")?;
         client.update(&first).unwrap();
@@ -311,12 +462,15 @@ mod tests {
              \"eve\" \"{scram}\" \"third\"\n\"md\"\"\" \"md5short\"\n\"none\" \"\" x\n",
             "AB".repeat(16)
         ));
-        assert_eq!(users.get(b"ann"), Some(&Secret::Plain("pl\"ain".into())));
-        assert_eq!(users.get(b"b\"ob"), Some(&Secret::Md5(format!("md5{}", "ab".repeat(16)))));
-        assert_eq!(users.get(b"md\""), Some(&Secret::Plain("md5short".into())));
-        assert_eq!(users.get(b"eve"), Some(&Secret::Scram(ScramVerifier::parse(&scram).unwrap())));
-        assert_eq!(users.get(b"nobody"), None);
-        assert_eq!(users.get(b"none"), None);
+        assert_eq!(secret(&users, "ann"), Some(Secret::Plain("pl\"ain".into())));
+        assert_eq!(secret(&users, "b\"ob"), Some(Secret::Md5(format!("md5{}", "ab".repeat(16)))));
+        assert_eq!(secret(&users, "md\""), Some(Secret::Plain("md5short".into())));
+        assert_eq!(
+            secret(&users, "eve"),
+            Some(Secret::Scram(ScramVerifier::parse(&scram).unwrap()))
+        );
+        assert_eq!(secret(&users, "nobody"), None);
+        assert_eq!(secret(&users, "none"), None);
         assert_eq!(scram_login(&users, "none", ""), Err(ScramError::WrongProof));
     }
 
@@ -375,14 +529,54 @@ mod tests {
     fn a_password_is_salted_once() {
         let users = users("\"ann\" \"pencil\"");
         // Each making of a verifier draws another salt.
-        assert_eq!(users.scram_verifier(b"ann"), users.clone().scram_verifier(b"ann"));
-        assert_eq!(users.scram_verifier(b"nobody"), users.scram_verifier(b"nobody"));
+        assert_eq!(verifier(&users, "ann"), verifier(&users.clone(), "ann"));
+        assert_eq!(verifier(&users, "nobody"), verifier(&users, "nobody"));
+    }
+
+    /// Who is not known is asked in the way in which most are, and always in the same.
+    #[test]
+    fn unknown_users_look_like_known_ones() {
+        let md5 = password::md5(b"x", "ann");
+        let scram = password::scram_sha_256(b"x").replace("$4096:", "$9999:");
+        let names: Vec<String> = (0..1000).map(|number| format!("nobody {number}")).collect();
+        for (text, least, most) in [
+            (format!("\"ann\" \"{md5}\"\n\"bob\" \"plain\""), 1000, 1000),
+            (format!("\"ann\" \"{scram}\"\n\"bob\" \"\""), 0, 0),
+            (format!("\"ann\" \"{scram}\"\n\"bob\" \"{md5}\""), 400, 600),
+        ] {
+            let mock = users(&text).mock();
+            let is_md5 = |name: &&String| mock.proves_by_md5(name.as_bytes());
+            let by_md5: Vec<&String> = names.iter().filter(is_md5).collect();
+            assert!((least..=most).contains(&by_md5.len()), "{}", by_md5.len());
+            let iterations = mock.scram_verifier(b"nobody").iterations();
+            assert_eq!(iterations, if text.contains("9999") { 9999 } else { 4096 });
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_read_again_keeps_what_has_not_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users.txt");
+        std::fs::write(&path, "\"ann\" \"pencil\"\n\"bob\" \"pen\"").unwrap();
+        let users = Users::load(&path).unwrap();
+        let (ann, nobody) = (verifier(&users, "ann"), verifier(&users, "nobody"));
+        std::fs::write(&path, "\"ann\" \"pencil\"\n\"bob\" \"brush\"\n\"eve\" \"x\"").unwrap();
+        users.reload();
+        users.reload();
+        assert_eq!(secret(&users, "bob"), Some(Secret::Plain("brush".into())));
+        assert!(users.find(b"eve").is_some());
+        assert_eq!(verifier(&users, "ann"), ann);
+        assert_eq!(verifier(&users, "nobody"), nobody);
+        std::fs::write(&path, "\"ann").unwrap();
+        users.reload();
+        users.reload();
+        assert!(users.find(b"eve").is_some(), "a wrong file changes nothing");
     }
 
     #[test]
     fn debug_output_has_no_secrets() {
         let users = users("\"ann\" \"pencil\"");
-        let shown = format!("{users:?} {:?}", users.get(b"ann"));
+        let shown = format!("{users:?} {:?}", secret(&users, "ann"));
         assert_eq!(shown, "Users { count: 1, .. } Some(Plain(..))");
     }
 
@@ -391,7 +585,7 @@ mod tests {
         fn what_is_quoted_is_read_back(name in "[^\n\r]{1,20}", password in "[^\n\r]{1,20}") {
             let quote = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
             let users = users(&format!("{} {}", quote(&name), quote(&password)));
-            prop_assert_eq!(users.get(name.as_bytes()), Some(&Secret::Plain(password)));
+            prop_assert_eq!(secret(&users, &name), Some(Secret::Plain(password)));
         }
 
         #[test]

@@ -34,7 +34,7 @@
 //! * What is shorter than the time between two queries is sampled by its share of the time.
 
 mod maturity;
-mod queries;
+pub(crate) mod queries;
 mod samples;
 
 use std::collections::VecDeque;
@@ -44,11 +44,11 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::config::{Config, ServerAddress};
+use crate::config::{Config, ServerHosts};
 use crate::handshake::{Credentials, UpstreamError};
+use crate::hosts::Peer;
 use crate::shared::Shared;
 use crate::slots::{DatabaseIndex, ServerIndex};
-use crate::users::Secret;
 
 use maturity::LockMaturity;
 use queries::WatchQueries;
@@ -62,7 +62,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The database to log in to where the proxy serves every name and so has none of its own.
-const ANY_DATABASE: &str = "postgres";
+pub(crate) const ANY_DATABASE: &str = "postgres";
 
 /// How a server is watched.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ pub(crate) struct WatchPlan {
 
 impl WatchPlan {
     /// Returns how the server at `address` is watched, if a database on it says that it is to be.
-    pub(crate) fn new(config: &Config, address: &ServerAddress) -> Option<WatchPlan> {
+    pub(crate) fn new(config: &Config, address: &ServerHosts) -> Option<WatchPlan> {
         let mut databases =
             config.databases.iter().enumerate().filter(|(_, it)| it.server == *address);
         let name = |it: &crate::config::Database| it.server_database.clone().or(it.name.clone());
@@ -88,17 +88,10 @@ impl WatchPlan {
         let counted: Option<Vec<String>> = databases.clone().map(|(_, it)| name(it)).collect();
         let (index, database, login) =
             databases.find_map(|(index, it)| Some((index, it, it.watch.as_ref()?)))?;
-        let secret = match &login.password {
-            Some(password) => Some(Secret::Plain(password.clone())),
-            None => config.users.get(login.user.as_bytes()).cloned(),
-        };
+        let password = login.password.as_deref();
+        let channel_binding = database.tls.channel_binding;
         Some(WatchPlan {
-            credentials: Credentials {
-                user: login.user.clone(),
-                secret,
-                users: config.users.clone(),
-                channel_binding: database.tls.channel_binding,
-            },
+            credentials: Credentials::own(&login.user, password, &config.users, channel_binding),
             login_database: DatabaseIndex(index),
             database: name(database).unwrap_or_else(|| ANY_DATABASE.to_owned()),
             counted,
@@ -224,9 +217,11 @@ impl Watcher {
         let server = self.shared.server(self.server);
         let deadline = Instant::now() + self.shared.config.timeouts.connect;
         let watch_poll = &mut self.watch_poll;
-        let server = (server, self.shared.connector(self.plan.login_database));
-        let mut connection = WatchConnection::open(watch_poll, server, attempt, deadline)?;
-        connection.log_in(watch_poll, &self.plan.credentials, &self.plan.database, deadline)?;
+        let peer = server.hosts.observed_peer(attempt);
+        let server = (server, self.shared.connector(self.plan.login_database, peer.host));
+        let mut connection = WatchConnection::open(watch_poll, server, peer, deadline)?;
+        let place = (&*self.plan.database, queries::APPLICATION);
+        connection.log_in(watch_poll, &self.plan.credentials, place, deadline)?;
         let queries = WatchQueries::new(self.plan.counted.as_deref());
         let rows = connection.rows(watch_poll, &queries.prepare(), Instant::now() + ANSWER_TIME)?;
         let visibility = queries::Visibility::read(&rows);
@@ -245,6 +240,16 @@ impl Watcher {
         Ok((connection, queries))
     }
 
+    /// Checks that the connection leads to a host that is in use, whenever that may have changed.
+    fn check_host(&self, peer: Peer, checked: &mut Option<u64>) -> Result<(), SessionEnd> {
+        let hosts = &self.shared.server(self.server).hosts;
+        let generation = hosts.generation();
+        if checked.replace(generation) == Some(generation) || hosts.accepts(peer) {
+            return Ok(());
+        }
+        Err(SessionEnd::Failed(std::io::Error::other("another host is in use now").into()))
+    }
+
     /// Asks again and again.
     fn ask(
         &mut self,
@@ -256,7 +261,9 @@ impl Watcher {
         let mut maturity = LockMaturity::default();
         let mut locks_due = Instant::now();
         let mut own_time = thread_time();
+        let mut generation = None;
         for number in 1_u64.. {
+            self.check_host(connection.peer(), &mut generation)?;
             let asked = Instant::now();
             let rows =
                 connection.rows(&mut self.watch_poll, queries.sessions(), asked + ANSWER_TIME)?;

@@ -30,20 +30,27 @@
 //! - [`IdleTransactions`]: clients that are idle inside their transactions.
 //! - [`FollowUps`]: the work that an event has left for later.
 //! - [`Definitions`]: the statements that clients have prepared.
+//! - [`Applicants`]: the clients that have not logged in.
 //!
-//! What the loop does with them is in `logins` (a client up to its first transaction), `clients`
+//! What the loop does with them is in `logins` (a client up to its first transaction), `applicants`
+//! (that there are not too many of them, and inquiries about them), `clients`
 //! (a client's messages), `transactions` (from the request of a permit to its return), `upstreams`
 //! (opening connections, a server's messages), `cancels` (transactions whose client has gone, and
-//! cancel requests), `session_state` (what clients of transaction mode leave behind), `places`
-//! (which connections are opened, kept and given up) and `overdue` (warnings of transactions that
-//! no longer count).
+//! cancel requests), `session_state` (what clients of transaction mode leave behind), `outages`
+//! (what waits while a server cannot be reached), `rested` (whether idle connections can still be
+//! lent), `places` (which connections are opened, kept and given up), `overdue` (warnings of
+//! transactions that no longer count) and `timeouts` (clients that take too long).
 
+mod applicants;
 mod cancels;
 mod clients;
 mod logins;
+mod outages;
 mod overdue;
 mod places;
+mod rested;
 mod session_state;
+mod timeouts;
 mod transactions;
 mod upstreams;
 
@@ -56,8 +63,8 @@ use mio::event::Event;
 use mio::{Events, Poll, Token};
 use tidegate_gate::Waker;
 use tidegate_wire::error_response::{Severity, SqlState};
-use tidegate_wire::startup::CancelKey;
 
+use crate::cancel_key::ClientKey;
 #[cfg(debug_assertions)]
 use crate::client::TransactionState;
 use crate::client::{Client, ClientSlot, ClientState};
@@ -66,13 +73,15 @@ use crate::mailbox::{Mailbox, Message};
 use crate::metrics::WorkerCounters;
 use crate::net::{Listener, Stream};
 use crate::shared::Shared;
-use crate::slots::{INDEX_BITS, Slot, Slots, WorkerIndex};
+use crate::slots::{Slot, Slots, WorkerIndex};
 use crate::statements::Definitions;
 #[cfg(debug_assertions)]
 use crate::upstream::Upstream;
 use crate::upstream::{UpstreamSlot, Upstreams};
 
+use applicants::Applicants;
 use cancels::{CancelRequestSlot, CancelRequests};
+use outages::Outages;
 pub(crate) use overdue::{OverdueHolder, OverdueWarnings};
 use transactions::IdleTransactions;
 
@@ -81,9 +90,6 @@ const READ_LEN: usize = 64 * 1024;
 
 /// Timeouts are checked this often.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
-
-/// The most event loops that a cancel key can name.
-pub(crate) const WORKERS_MAX: usize = 127;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
@@ -230,8 +236,10 @@ pub(crate) struct Worker {
     clients: Slots<Client>,
     upstreams: Upstreams,
     cancel_requests: CancelRequests,
+    applicants: Applicants,
     idle_transactions: IdleTransactions,
     definitions: Definitions,
+    outages: Outages,
     follow_ups: FollowUps,
     buffers: Buffers,
     /// Tells this loop that a ticket can be claimed.
@@ -257,6 +265,7 @@ impl Worker {
         counters: Arc<WorkerCounters>,
     ) -> io::Result<Worker> {
         let now = Instant::now();
+        let applicants_max = applicants::max(&shared.config);
         let mailbox = Arc::clone(&shared.mailboxes[index.0]);
         let post_to = Arc::clone(&mailbox);
         let admitted: Waker = Arc::new(move |token| {
@@ -266,6 +275,7 @@ impl Worker {
             index,
             acceptor: Acceptor::new(listeners, &poll)?,
             poll,
+            outages: Outages::new(shared.servers.len(), now),
             shared,
             counters,
             mailbox,
@@ -273,6 +283,7 @@ impl Worker {
             clients: Slots::new(),
             upstreams: Upstreams::new(),
             cancel_requests: CancelRequests::new(),
+            applicants: Applicants::new(applicants_max),
             idle_transactions: IdleTransactions::default(),
             definitions: Definitions::default(),
             follow_ups: FollowUps::default(),
@@ -312,12 +323,15 @@ impl Worker {
         }
         self.mailbox.awake();
         self.now = Instant::now();
+        self.lose_closed(events);
         for event in &*events {
             self.handle_event(event);
             self.follow_up();
         }
         self.lend_idle();
         self.handle_messages();
+        self.retry_openings();
+        self.follow_up();
         if self.now >= self.next_sweep {
             self.next_sweep = self.now + SWEEP_INTERVAL;
             self.sweep();
@@ -331,7 +345,8 @@ impl Worker {
     /// Returns how long the loop may sleep if nothing happens.
     fn time_to_sleep(&mut self) -> Duration {
         let until_sweep = self.next_sweep.saturating_duration_since(self.now);
-        match self.next_lending() {
+        let next = self.next_lending().into_iter().chain(self.outages.retry_at()).min();
+        match next {
             Some(at) => at.saturating_duration_since(Instant::now()).min(until_sweep),
             None => until_sweep,
         }
@@ -389,12 +404,15 @@ impl Worker {
             match message {
                 Message::Admitted { client } => self.admitted(client),
                 Message::Accepted(stream) => self.add_client(stream),
-                Message::Cancel { key, requester } => self.cancel(key, requester),
+                Message::Cancel { key, requester } => self.cancel(&key, requester),
                 Message::CancelEnded { client } => self.remove_client(client),
+                Message::LookedUp { client, looked_up } => self.looked_up(client, looked_up),
+                Message::SystemUser { client, name } => self.system_user(client, name.as_deref()),
                 Message::Discounted(holder) => self.warn_of_overdue(&holder),
                 Message::Place { pool, place } => self.place_given(pool, place),
                 Message::GiveUpIdle { asked } => self.asked_for_idle(asked),
                 Message::KeepOpen { key } => self.pool_announced(&key),
+                Message::ServerBack => self.outages.retry_by(Some(self.now)),
                 Message::Shutdown { deadline } => self.begin_shutdown(deadline),
             }
             self.follow_up();
@@ -420,13 +438,15 @@ impl Worker {
         }
         self.counters.connections_accepted.fetch_add(1, Ordering::Relaxed);
         let (registry, now, index) = (self.poll.registry(), self.now, self.index);
+        let peer = self.shared.config.peers.id;
         let inserted = self.clients.insert_with(|slot| {
             let mut stream = stream;
             stream.register(registry, Source::Client(slot).token())?;
-            Ok(Client::new(stream, new_cancel_key(index, slot)?, now))
+            Ok(Client::new(stream, ClientKey::new(peer, index, slot)?, now))
         });
-        if let Err(error) = inserted {
-            tracing::warn!(%error, "a client is turned away");
+        match inserted {
+            Ok(client) => self.add_applicant(client),
+            Err(error) => tracing::warn!(%error, "a client is turned away"),
         }
     }
 
@@ -437,8 +457,12 @@ impl Worker {
         self.next_sweep = self.now;
         for slot in self.clients.slots() {
             // The other two end by themselves, soon.
+            let replicates = |client: &Client| {
+                let pool = client.account().map(|account| account.pool);
+                pool.is_some_and(|pool| self.upstreams[pool].is_for_replication())
+            };
             let goes_on = self.clients.get(slot).is_some_and(|client| {
-                client.running().is_some()
+                (client.running().is_some() && !replicates(client))
                     || matches!(
                         client.state,
                         ClientState::Cancelling { .. } | ClientState::Closing { .. }
@@ -464,6 +488,8 @@ impl Worker {
     fn sweep(&mut self) {
         self.sweep_clients();
         self.sweep_upstreams();
+        self.sweep_rested();
+        self.sweep_outages();
         self.sweep_refused();
         if self.stopping.is_none() {
             self.sweep_places();
@@ -510,6 +536,7 @@ impl Worker {
         for (counter, count) in counts {
             counter.store(count as u64, Ordering::Relaxed);
         }
+        self.publish_held();
     }
 
     /// Checks what has to hold between two events. With many connections it would take too long.
@@ -520,6 +547,7 @@ impl Worker {
         }
         self.upstreams.check();
         self.cancel_requests.check(&self.upstreams);
+        self.applicants.check(self.clients.iter().filter(|(_, it)| it.is_applicant).count());
         for (slot, client) in self.clients.iter() {
             let Some(upstream) = client.upstream() else { continue };
             let holder = self.upstreams.get(upstream).map(Upstream::client);
@@ -542,17 +570,6 @@ impl Worker {
             }
         }
     }
-}
-
-/// Makes a cancel key whose process id names the event loop and the index of its client.
-fn new_cancel_key(worker: WorkerIndex, client: ClientSlot) -> io::Result<CancelKey> {
-    let mut secret = [0; 4];
-    getrandom::fill(&mut secret)
-        .map_err(|error| io::Error::other(format!("no randomness for a cancel key: {error}")))?;
-    let worker = u32::try_from(worker.0).map_err(io::Error::other)?;
-    // From 1: some drivers take process 0 for "cannot be cancelled".
-    let process_id = worker << INDEX_BITS | (client.index() + 1);
-    Ok(CancelKey { process_id, secret: u32::from_ne_bytes(secret) })
 }
 
 #[cfg(test)]

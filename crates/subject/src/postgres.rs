@@ -117,6 +117,8 @@ pub struct Options {
     pub settings: Vec<(String, String)>,
     /// How clients log in.
     pub authentication: Authentication,
+    /// The port of a private server whose standby this one is; its clients log in as there.
+    pub standby_of: Option<u16>,
 }
 
 impl Options {

@@ -2,7 +2,7 @@
 
 use crate::cursor::{Cursor, Malformed};
 use crate::frame;
-use crate::startup::{CancelKey, PROTOCOL_3_0};
+use crate::startup::CancelKey;
 
 /// Message types a server sends.
 pub mod tag {
@@ -104,13 +104,9 @@ pub fn parameter_status(payload: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
 /// Reads a `BackendKeyData` payload.
 ///
 /// # Errors
-/// A word is cut short.
+/// The process number is cut short, or the secret key is too short or too long.
 pub fn backend_key_data(payload: &[u8]) -> Result<CancelKey, Malformed> {
-    let mut cursor = Cursor::new("BackendKeyData", payload);
-    Ok(CancelKey {
-        process_id: u32::from_be_bytes(cursor.array("process id")?),
-        secret: u32::from_be_bytes(cursor.array("secret key")?),
-    })
+    CancelKey::read(&mut Cursor::new("BackendKeyData", payload))
 }
 
 /// Reads a `CommandComplete` payload: the command tag, such as `INSERT 0 1`.
@@ -132,6 +128,11 @@ pub fn data_row(payload: &[u8]) -> Result<impl Iterator<Item = Option<&[u8]>>, M
     Ok((0..columns).map_while(move |_| cursor.counted("column").ok()).fuse())
 }
 
+/// Appends an `ErrorResponse` with this payload.
+pub fn encode_error_payload(out: &mut Vec<u8>, payload: &[u8]) {
+    frame::message(out, tag::ERROR, |out| out.extend_from_slice(payload));
+}
+
 /// Appends a `ReadyForQuery`.
 pub fn encode_ready_for_query(out: &mut Vec<u8>, status: TransactionStatus) {
     frame::message(out, tag::READY_FOR_QUERY, |out| out.push(status.code()));
@@ -146,23 +147,21 @@ pub fn encode_parameter_status(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// Appends a `BackendKeyData`.
-pub fn encode_backend_key_data(out: &mut Vec<u8>, key: CancelKey) {
-    frame::message(out, tag::BACKEND_KEY_DATA, |out| {
-        out.extend_from_slice(&key.process_id.to_be_bytes());
-        out.extend_from_slice(&key.secret.to_be_bytes());
-    });
+pub fn encode_backend_key_data(out: &mut Vec<u8>, key: &CancelKey) {
+    frame::message(out, tag::BACKEND_KEY_DATA, |out| key.write(out));
 }
 
-/// Appends a `NegotiateProtocolVersion`: version 3.0 is spoken, and these options are not known.
+/// Appends a `NegotiateProtocolVersion`: this version is spoken, and these options are not known.
 ///
 /// # Panics
 /// There are 2^32 options or more, which no start-up packet holds.
 pub fn encode_negotiate_protocol<'a>(
     out: &mut Vec<u8>,
+    version: u32,
     unknown: impl ExactSizeIterator<Item = &'a [u8]>,
 ) {
     frame::message(out, tag::NEGOTIATE_PROTOCOL, |out| {
-        out.extend_from_slice(&PROTOCOL_3_0.to_be_bytes());
+        out.extend_from_slice(&version.to_be_bytes());
         let count = u32::try_from(unknown.len()).expect("the options of one start-up packet");
         out.extend_from_slice(&count.to_be_bytes());
         for option in unknown {

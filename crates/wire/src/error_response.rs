@@ -32,6 +32,12 @@ impl SqlState<'static> {
     pub const ADMIN_SHUTDOWN: SqlState<'static> = SqlState("57P01");
     /// `idle_in_transaction_session_timeout`.
     pub const IDLE_IN_TRANSACTION: SqlState<'static> = SqlState("25P03");
+    /// `invalid_parameter_value`.
+    pub const INVALID_PARAMETER_VALUE: SqlState<'static> = SqlState("22023");
+    /// `transaction_timeout`.
+    pub const TRANSACTION_TIMEOUT: SqlState<'static> = SqlState("25P04");
+    /// `idle_session_timeout`.
+    pub const IDLE_SESSION: SqlState<'static> = SqlState("57P05");
     /// `warning`.
     pub const WARNING: SqlState<'static> = SqlState("01000");
     /// `feature_not_supported`.

@@ -83,6 +83,14 @@ pub fn parse(payload: &[u8]) -> Result<Parse<'_>, Malformed> {
     Ok(Parse { name, definition })
 }
 
+/// Reads the name at the head of a Parse payload; the rest of the payload may still be missing.
+///
+/// # Errors
+/// The name is not ended within `payload`.
+pub fn statement_name(payload: &[u8]) -> Result<&[u8], Malformed> {
+    Cursor::new("Parse", payload).string("statement name")
+}
+
 /// The names at the head of a Bind message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindNames<'a> {
@@ -135,6 +143,19 @@ pub fn encode_parse(out: &mut Vec<u8>, name: &[u8], definition: &[u8]) {
         frame::string(out, name);
         out.extend_from_slice(definition);
     });
+}
+
+/// Appends the head of a Parse whose payload after the name has `rest_len` bytes; the caller sends
+/// those itself.
+///
+/// # Panics
+/// The message would be 4 GiB long or longer.
+pub fn encode_parse_head(out: &mut Vec<u8>, name: &[u8], rest_len: usize) {
+    out.push(tag::PARSE);
+    let length = 4 + name.len() + 1 + rest_len;
+    let length = u32::try_from(length).expect("a message is shorter than 4 GiB");
+    out.extend_from_slice(&length.to_be_bytes());
+    frame::string(out, name);
 }
 
 /// Returns a Parse definition: a query text whose parameter types the server infers.

@@ -8,7 +8,8 @@
 //!   number of missing ones as a [`Missing`], which has no other constructor;
 //! - [`Input::skip`], which moves past the bytes of a [`Missing`] that have arrived since;
 //! - [`Input::first_packet`], which moves past a complete packet;
-//! - [`Input::discard`], which moves to the end.
+//! - [`Input::discard`], which moves to the end;
+//! - [`Input::go_back`], which moves back to where the input was before.
 //!
 //! ```text
 //! bytes:  Q....  S(4096 announced) ..      position 0
@@ -103,6 +104,10 @@ impl Missing {
     }
 }
 
+/// A position of an [`Input`].
+#[derive(Clone, Copy, Debug)]
+pub struct Place(usize);
+
 /// What a peer has sent, and how much of it has been dealt with.
 #[derive(Debug)]
 pub struct Input<'a> {
@@ -183,6 +188,19 @@ impl<'a> Input<'a> {
         self.advance(missing.0);
         missing.0 -= self.position - start;
         start..self.position
+    }
+
+    /// Returns the position, to go back to it.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        Place(self.position)
+    }
+
+    /// Goes back: what has been dealt with since `earlier` is to be dealt with again. What is
+    /// missing of the last message is to be forgotten.
+    pub fn go_back(&mut self, earlier: Place) {
+        debug_assert!(earlier.0 <= self.position, "an earlier position of this input");
+        self.position = self.position.min(earlier.0);
     }
 
     /// Moves past everything that has arrived.

@@ -1,6 +1,8 @@
 //! The first packet of a connection, which has no type byte: start-up, cancel, or a request to
 //! encrypt.
 
+use std::ops::RangeInclusive;
+
 use thiserror::Error;
 
 use crate::cursor::{Cursor, Malformed};
@@ -12,21 +14,44 @@ pub const STARTUP_LEN_MAX: usize = 10_000;
 /// Protocol 3.0.
 pub const PROTOCOL_3_0: u32 = 3 << 16;
 
+/// Protocol 3.2, of PostgreSQL 18: secret keys may be longer than four bytes.
+pub const PROTOCOL_3_2: u32 = (3 << 16) + 2;
+
+/// The lengths of a secret key. Before protocol 3.2 it has four bytes.
+pub const SECRET_LEN: RangeInclusive<usize> = 4..=256;
+
 const CANCEL_REQUEST: u32 = (1234 << 16) + 5678;
 const SSL_REQUEST: u32 = (1234 << 16) + 5679;
 const GSSENC_REQUEST: u32 = (1234 << 16) + 5680;
 
-/// Names a backend in a request to cancel its query: BackendKeyData's two words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Names a backend in a request to cancel its query: what BackendKeyData holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CancelKey {
     /// The backend's process number.
     pub process_id: u32,
-    /// The secret that proves the right to cancel.
-    pub secret: u32,
+    /// The secret that proves the right to cancel; its length is in [`SECRET_LEN`].
+    pub secret: Box<[u8]>,
+}
+
+impl CancelKey {
+    /// Reads the rest of a message that holds nothing else.
+    pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<CancelKey, Malformed> {
+        let process_id = u32::from_be_bytes(cursor.array("process id")?);
+        let secret = cursor.rest();
+        if !SECRET_LEN.contains(&secret.len()) {
+            return cursor.fail("secret key");
+        }
+        Ok(CancelKey { process_id, secret: secret.into() })
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.process_id.to_be_bytes());
+        out.extend_from_slice(&self.secret);
+    }
 }
 
 /// The first packet of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstPacket<'a> {
     /// `StartupMessage`.
     Startup(Startup<'a>),
@@ -99,23 +124,16 @@ pub fn first_packet(bytes: &[u8]) -> Result<Option<(FirstPacket<'_>, usize)>, St
     let mut cursor = Cursor::new("first packet", packet);
     let code = u32::from_be_bytes(cursor.array("code")?);
     let packet = match code {
-        CANCEL_REQUEST => FirstPacket::Cancel(cancel(cursor.rest())?),
+        CANCEL_REQUEST => {
+            let mut cursor = Cursor::new("CancelRequest", cursor.rest());
+            FirstPacket::Cancel(CancelKey::read(&mut cursor)?)
+        }
         SSL_REQUEST => FirstPacket::Ssl,
         GSSENC_REQUEST => FirstPacket::GssEnc,
         version if version >> 16 == 3 => FirstPacket::Startup(startup(version, cursor.rest())?),
         version => return Err(StartupError::Version(version)),
     };
     Ok(Some((packet, len)))
-}
-
-fn cancel(payload: &[u8]) -> Result<CancelKey, Malformed> {
-    let mut cursor = Cursor::new("CancelRequest", payload);
-    let key = CancelKey {
-        process_id: u32::from_be_bytes(cursor.array("process id")?),
-        secret: u32::from_be_bytes(cursor.array("secret key")?),
-    };
-    cursor.end("secret key")?;
-    Ok(key)
 }
 
 fn startup(protocol: u32, parameters: &[u8]) -> Result<Startup<'_>, Malformed> {
@@ -148,10 +166,9 @@ pub fn encode_ssl_request(out: &mut Vec<u8>) {
 }
 
 /// Appends a `CancelRequest`.
-pub fn encode_cancel(out: &mut Vec<u8>, key: CancelKey) {
+pub fn encode_cancel(out: &mut Vec<u8>, key: &CancelKey) {
     frame::untagged(out, |out| {
         out.extend_from_slice(&CANCEL_REQUEST.to_be_bytes());
-        out.extend_from_slice(&key.process_id.to_be_bytes());
-        out.extend_from_slice(&key.secret.to_be_bytes());
+        key.write(out);
     });
 }

@@ -57,7 +57,9 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn key() -> impl Strategy<Value = CancelKey> {
-    any::<(u32, u32)>().prop_map(|(process_id, secret)| CancelKey { process_id, secret })
+    let secret = prop_oneof![vec(any::<u8>(), 4..=4), vec(any::<u8>(), startup::SECRET_LEN)];
+    (any::<u32>(), secret)
+        .prop_map(|(process_id, secret)| CancelKey { process_id, secret: secret.into() })
 }
 
 fn target() -> impl Strategy<Value = Target> {
@@ -282,13 +284,16 @@ proptest! {
     #[test]
     fn cancel_round_trips(key in key(), more in bytes()) {
         let mut packet = Vec::new();
-        startup::encode_cancel(&mut packet, key);
+        startup::encode_cancel(&mut packet, &key);
+        let len = packet.len();
         packet.extend_from_slice(&more);
-        for prefix in 0..16 {
+        for prefix in 0..len {
             prop_assert_eq!(startup::first_packet(&packet[..prefix]), Ok(None));
         }
-        prop_assert_eq!(startup::first_packet(&packet), Ok(Some((FirstPacket::Cancel(key), 16))));
-        for lie in (8..packet.len()).filter(|&lie| lie != 16) {
+        prop_assert_eq!(startup::first_packet(&packet), Ok(Some((FirstPacket::Cancel(key), len))));
+        // A process number and a key too short, or too long.
+        packet.resize(300, 0);
+        for lie in (8..16).chain(12 + startup::SECRET_LEN.end() + 1..300) {
             packet[..4].copy_from_slice(&u32::try_from(lie).unwrap().to_be_bytes());
             prop_assert!(startup::first_packet(&packet).is_err());
         }
@@ -423,10 +428,10 @@ proptest! {
         prop_assert_eq!(backend::parameter_status(&payload), Ok((&name[..], &value[..])));
         prefixes_fail(&payload, backend::parameter_status)?;
         let payload = sole_payload(backend::tag::BACKEND_KEY_DATA, |out| {
-            backend::encode_backend_key_data(out, key);
+            backend::encode_backend_key_data(out, &key);
         })?;
         prop_assert_eq!(backend::backend_key_data(&payload), Ok(key));
-        prefixes_fail(&payload, backend::backend_key_data)?;
+        prefixes_fail(&payload[..8], backend::backend_key_data)?;
     }
 
     #[test]

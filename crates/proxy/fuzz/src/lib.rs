@@ -2,3 +2,4 @@
 
 pub mod server;
 pub mod session;
+mod tls;

@@ -87,7 +87,8 @@ impl Session {
     fn new() -> Session {
         let mut out = Vec::new();
         message(&mut out, tag::AUTHENTICATION, &[0; 4]);
-        backend::encode_backend_key_data(&mut out, CancelKey { process_id: 1, secret: 2 });
+        let key = CancelKey { process_id: 1, secret: [0; 4].into() };
+        backend::encode_backend_key_data(&mut out, &key);
         backend::encode_ready_for_query(&mut out, TransactionStatus::Idle);
         let status = TransactionStatus::Idle;
         Session { status, skipping: false, copy: None, parsed: Vec::new(), out }

@@ -1,12 +1,14 @@
 //! A session with a running proxy, made of arbitrary bytes.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use tidegate_proxy::config::ListenAddress;
 use tidegate_proxy::config_file::{ConfigFile, DatabaseSection};
 use tidegate_proxy::{Running, start};
@@ -15,15 +17,17 @@ use tidegate_wire::frame::{HEADER_LEN, frame};
 use tidegate_wire::frontend::{self, Target};
 use tidegate_wire::startup::encode_startup;
 
-use super::server;
+use super::{server, tls};
 
 /// An answer that takes longer does not come.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A proxy, and a client of it that must notice nothing.
 struct Rig {
     _running: Running,
     path: PathBuf,
+    /// Where clients may use TLS: not on a Unix-domain socket.
+    tls_address: SocketAddr,
     bystander: UnixStream,
     question: u64,
 }
@@ -31,7 +35,7 @@ struct Rig {
 impl Rig {
     /// A proxy in `mode`, with its sockets in a directory. Unix-domain sockets, because a closed
     /// connection keeps its port for a minute, and inputs are as many as there are ports in that.
-    fn new(directory: &Path, mode: &str) -> Rig {
+    fn new(directory: &Path, certificates: &Path, mode: &str) -> Rig {
         let (path, sockets) = (directory.join(mode), directory.display());
         server::start(&directory.join(".s.PGSQL.5432"));
         let upstream = format!("postgres:///d?host={sockets}").parse().expect("an upstream");
@@ -39,14 +43,21 @@ impl Rig {
         database.mode = mode.parse().ok();
         // One connection for all, so that a stray answer meets the next client.
         database.control = "fixed:1".parse().ok();
-        let file = ConfigFile {
-            listen: Some(vec![ListenAddress::Unix(path.clone())]),
+        let port = ListenAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let mut file = ConfigFile {
+            listen: Some(vec![ListenAddress::Unix(path.clone()), port]),
             databases: [("*".to_owned(), database)].into(),
             ..ConfigFile::default()
         };
+        file.client_tls.certificate = Some(certificates.join("proxy.crt"));
+        file.client_tls.key = Some(certificates.join("proxy.key"));
         let running = start(file.into_config().expect("a configuration")).expect("a proxy");
+        let tls_address = match running.local_addresses() {
+            [_, ListenAddress::Tcp(address)] => *address,
+            other => panic!("a socket and a port, not {other:?}"),
+        };
         let bystander = connect(&path);
-        Rig { _running: running, path, bystander, question: 0 }
+        Rig { _running: running, path, tls_address, bystander, question: 0 }
     }
 
     /// The bystander asks and must get the answer to its own question.
@@ -181,6 +192,7 @@ fn stream(bytes: &mut Bytes<'_>) -> Vec<u8> {
 /// A proxy for each mode, and the directory of their sockets, which goes with this.
 pub struct Rigs {
     directory: PathBuf,
+    encryption: Arc<ClientConfig>,
     /// In transaction and in session mode.
     rigs: [Rig; 2],
 }
@@ -192,12 +204,14 @@ impl Rigs {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(format!("tidegate-fuzz-{}-{}", name.0, name.1));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let encryption = tls::certify(&directory);
         let rigs = ["transaction", "session"].map(|mode| {
             let own = directory.join(mode);
             std::fs::create_dir_all(&own).expect("a directory");
-            Rig::new(&own, mode)
+            Rig::new(&own, &directory, mode)
         });
-        Rigs { directory, rigs }
+        Rigs { directory, encryption, rigs }
     }
 
     /// Logs in, sends what the bytes say, leaves; then the bystander asks its next question.
@@ -226,6 +240,67 @@ impl Rigs {
         }
         drop(client);
         rig.ask();
+    }
+
+    /// Connects to where TLS is, goes wrong on one of the layers, leaves; then the bystander asks.
+    ///
+    /// # Panics
+    /// The proxy does not serve the bystander, or leaves the client without an end.
+    pub fn run_tls(&mut self, bytes: &[u8]) {
+        let mut bytes = Bytes(bytes);
+        let style = bytes.next();
+        let rig = &mut self.rigs[usize::from(style % 2)];
+        let mut client = tls::Client::connect(rig.tls_address, &self.encryption);
+        // The proxy may end the connection wherever something is wrong.
+        let _ = go_wrong(&mut client, style, &mut bytes);
+        client.end(style & 2 == 0);
+        rig.ask();
+    }
+}
+
+/// Sends bytes before, in, beneath or within the encryption.
+fn go_wrong(client: &mut tls::Client, style: u8, bytes: &mut Bytes<'_>) -> std::io::Result<()> {
+    // Direct TLS begins with the handshake.
+    if style & 4 == 0 {
+        client.ask()?;
+    }
+    match style >> 3 {
+        0..6 => client.send(bytes.0),
+        6..12 => {
+            let mut flight = client.flight();
+            let end = flight.len().saturating_sub(usize::from(bytes.next() / 4));
+            flight.truncate(end);
+            change(&mut flight, bytes);
+            client.send(&flight)?;
+            client.send(bytes.0)
+        }
+        kind => {
+            client.handshake()?;
+            let mut packet = Vec::new();
+            encode_startup(&mut packet, [(&b"user"[..], &b"u"[..]), (b"database", b"d")]);
+            let record = client.record(&packet);
+            client.send(&record)?;
+            let piece = usize::from(bytes.next()) + 1;
+            let (mut own, is_beneath) = (Bytes(bytes.0), kind < 18);
+            for piece in stream(bytes).chunks(piece) {
+                let mut record = client.record(piece);
+                if is_beneath {
+                    change(&mut record, &mut own);
+                }
+                client.send(&record)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Changes up to three bytes.
+fn change(text: &mut [u8], bytes: &mut Bytes<'_>) {
+    for _ in 0..bytes.next() % 4 {
+        let at = usize::from(u16::from_le_bytes([bytes.next(), bytes.next()]));
+        if let Some(byte) = text.get_mut(at % 600) {
+            *byte ^= bytes.next();
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::config::ServerAddress;
 
 const UPSTREAM: &str = "upstream = \"postgres://app:secret@db:5433/shop\"";
 
@@ -37,7 +38,7 @@ fn everything_has_a_default_but_the_upstream() {
     assert_eq!(config.timeouts, defaults::TIMEOUTS);
     let [database] = config.databases.as_slice() else { panic!("{:?}", config.databases) };
     assert_eq!(database.name.as_deref(), Some("shop"));
-    assert_eq!(database.server, ServerAddress::Tcp("db".into(), 5433));
+    assert_eq!(database.server, ServerAddress::Tcp("db".into(), 5433).into());
     assert_eq!(database.server_database.as_deref(), Some("shop"));
     assert_eq!(database.server_user.as_deref(), Some("app"));
     assert_eq!(database.server_password.as_deref(), Some("secret"));
@@ -62,13 +63,16 @@ fn every_key_is_read() {
         threads = 3
         auth = "md5"
         users_file = {users:?}
+        max_logins = 7
         journal = "j.jsonl"
         seed = 4
         waiting_max = 5
         prepared_statements_max = 6
         timeouts = {{ login = "1s", message = "2s", queue = "none", idle_in_transaction = "4m",
+                      client_idle = "5m", transaction = "6m",
                       connect = "5ms", abandoned = "6s", server_idle = "7h",
                       server_lifetime = "none",
+                      server_down = "10s", health_check_after = "none", health_check = "11s",
                       unreachable = "9s",
                       shutdown_grace = "8s" }}
         high_priority = {{ users = ["ann"], applications = ["till"] }}
@@ -82,24 +86,64 @@ fn every_key_is_read() {
     assert_eq!((config.threads.get(), config.seed), (3, 4));
     assert_eq!((config.waiting_max, config.prepared_statements_max), (5, 6));
     assert_eq!(config.authentication, ClientAuthentication::Md5);
-    assert!(config.users.get(b"ann").is_some());
+    assert!(config.users.find(b"ann").is_some());
+    assert_eq!(config.logins_max.map(NonZeroUsize::get), Some(7));
     assert_eq!(config.journal, Some("dir/j.jsonl".into()), "relative to the file");
     let seconds = Duration::from_secs;
     let timeouts = Timeouts {
-        login: seconds(1),
+        client: ClientTimeouts {
+            login: seconds(1),
+            queue: None,
+            idle_in_transaction: Some(seconds(240)),
+            client_idle: Some(seconds(300)),
+            transaction: Some(seconds(360)),
+        },
         message: seconds(2),
-        queue: None,
-        idle_in_transaction: Some(seconds(240)),
         connect: Duration::from_millis(5),
         abandoned: seconds(6),
         server_idle: seconds(7 * 3600),
         server_lifetime: None,
+        server_down: seconds(10),
+        health_check_after: None,
+        health_check: seconds(11),
         unreachable: Some(seconds(9)),
         shutdown_grace: seconds(8),
     };
     assert_eq!(config.timeouts, timeouts);
     assert_eq!(config.high_priority.users, ["ann"]);
     assert_eq!(config.high_priority.applications, ["till"]);
+}
+
+/// The user's bound goes before that of the database, and this one before that of all.
+#[test]
+fn timeouts_of_users_go_before_those_of_databases() {
+    let config = config(
+        "timeouts = { queue = \"1s\", client_idle = \"2s\", transaction = \"3s\" }\n\
+         [users.ann.timeouts]\ntransaction = \"none\"\nlogin = \"4s\"\n\
+         [users.bob]\n\
+         [databases.shop]\nupstream = \"postgres://db\"\n\
+         timeouts = { client_idle = \"5s\", transaction = \"6s\" }",
+    );
+    let seconds = Duration::from_secs;
+    let of_database = config.databases[0].timeouts;
+    let expected = ClientTimeouts {
+        queue: Some(seconds(1)),
+        client_idle: Some(seconds(5)),
+        transaction: Some(seconds(6)),
+        ..defaults::TIMEOUTS.client
+    };
+    assert_eq!(of_database, expected);
+    let of_ann = config.user_settings["ann"].timeouts.over(of_database);
+    assert_eq!(of_ann, ClientTimeouts { login: seconds(4), transaction: None, ..expected });
+    assert!(!config.user_settings.contains_key("bob"), "nothing is said of this one");
+    let error = error("[users.ann.timeouts]\nconnect = \"1s\"");
+    assert!(error.contains("unknown field `connect`"), "{error}");
+}
+
+#[test]
+fn waiting_for_a_server_can_be_switched_off() {
+    let text = "timeouts = { server_down = \"off\" }\n[databases.x]\nupstream = \"postgres://db\"";
+    assert_eq!(config(text).timeouts.server_down, Duration::ZERO);
 }
 
 #[test]
@@ -111,7 +155,7 @@ fn every_key_of_a_database_is_read() {
     );
     let database = &config.databases[0];
     assert_eq!(database.name, None);
-    assert_eq!(database.server, ServerAddress::Unix("/run/pg/.s.PGSQL.5432".into()));
+    assert_eq!(database.server, ServerAddress::Unix("/run/pg/.s.PGSQL.5432".into()).into());
     assert_eq!(database.mode, PoolMode::Session);
     let [two, eight, nine] = [2, 8, 9].map(Mpl::at_least_one);
     let bounds = Bounds::new(two, nine).unwrap();
@@ -197,7 +241,7 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
         ("threads = 0", "expected a nonzero"),
         ("threads = \"many\"", "expected a nonzero"),
         ("waiting_max = -1", "expected a nonzero"),
-        ("auth = \"ldap\"", "trust, md5, scram-sha-256 or cert"),
+        ("auth = \"ldap\"", "trust, md5, scram-sha-256, cert or hba"),
         ("timeouts.login = \"15\"", "with its unit, as in 30s or 500ms"),
         ("timeouts.login = \"0s\"", "above zero"),
         ("timeouts.login = 15", "15 has no unit: write \"15s\" for seconds"),
@@ -236,9 +280,11 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
 /// The line that is shown has no password, whatever is wrong with it.
 #[test]
 fn a_password_in_a_wrong_line_is_not_shown() {
-    for line in ["watch_password = secret", "watch_password = [\"secret\"]"] {
-        let error = error(&one_database(line));
-        assert!(error.contains("line 3: watch_password…"), "{error}");
+    for key in ["watch_password", "auth_password"] {
+        for value in ["secret", "[\"secret\"]"] {
+            let error = error(&one_database(&format!("{key} = {value}")));
+            assert!(error.contains(&format!("line 3: {key}…")), "{error}");
+        }
     }
 }
 
@@ -273,10 +319,70 @@ fn contradictions_are_named() {
         ),
         (format!("auth = \"md5\"\n{}", one_database("")), "auth = \"md5\" needs users_file"),
         (format!("users_file = \"none.txt\"\n{}", one_database("")), "user file dir/none.txt"),
+        (format!("auth = \"hba\"\n{}", one_database("")), "auth = \"hba\" needs auth_hba_file"),
+        (
+            format!("auth = \"hba\"\nauth_hba_file = \"none\"\n{}", one_database("")),
+            "cannot read dir/none: ",
+        ),
+        (
+            format!("auth_hba_file = \"none\"\n{}", one_database("")),
+            "auth_hba_file has a meaning with auth = \"hba\" only",
+        ),
+        (
+            format!("auth_ident_file = \"none\"\n{}", one_database("")),
+            "auth_ident_file has a meaning",
+        ),
+        (one_database("auth_query = \"SELECT $1\""), "auth_query has no meaning without auth_user"),
+        (one_database("auth_password = \"x\""), "auth_password has no meaning without auth_user"),
+        (
+            one_database("auth_user = \"x\"\nauth_query = \"SELECT 1\""),
+            "auth_query has to ask for the user $1",
+        ),
     ] {
         let error = error(&text);
         assert!(error.contains(wrong), "{error}");
     }
+}
+
+#[test]
+fn users_are_looked_up_where_there_is_a_user_for_it() {
+    let config = config(&one_database("auth_user = \"x\"\nauth_database = \"d\""));
+    assert_eq!(config.authentication, ClientAuthentication::ScramSha256);
+    let query = config.databases[0].auth_query.as_ref().unwrap();
+    assert_eq!((&*query.user, query.database.as_deref()), ("x", Some("d")));
+    assert_eq!(query.sql, defaults::AUTH_QUERY);
+}
+
+/// The user that looks others up cannot be passed through.
+#[test]
+fn a_verifier_is_no_password_of_auth_user() {
+    let directory = tempfile::tempdir().unwrap();
+    let users = directory.path().join("users.txt");
+    let verifier = postgres_protocol::password::scram_sha_256(b"x");
+    std::fs::write(&users, format!("\"x\" \"{verifier}\"")).unwrap();
+    let file = format!("users_file = {users:?}\n");
+    let error = error(&(file.clone() + &one_database("auth_user = \"x\"")));
+    assert!(error.contains("auth_user \"x\" has a SCRAM verifier"), "{error}");
+    let with_password = file + &one_database("auth_user = \"x\"\nauth_password = \"y\"");
+    assert!(parse(&with_password).is_ok());
+}
+
+#[test]
+fn an_hba_file_that_asks_for_passwords_needs_users() {
+    let directory = tempfile::tempdir().unwrap();
+    let hba = directory.path().join("hba");
+    let text = |lines: &str| {
+        std::fs::write(&hba, lines).unwrap();
+        format!("auth = \"hba\"\nauth_hba_file = {hba:?}\n{}", one_database(""))
+    };
+    let wrong = error(&text("local all all trust\nlocal all all md5"));
+    assert!(wrong.contains("line 2, asks for passwords and needs users_file"), "{wrong}");
+    let wrong = error(&text("local all all tryst"));
+    assert!(wrong.contains("hba, line 1: \"tryst\" is no method"), "{wrong}");
+    let wrong = error(&text("hostssl all all all cert"));
+    assert!(wrong.contains("line 1: certificates of clients need client_tls.ca"), "{wrong}");
+    let config = config(&text("local all all trust"));
+    assert_eq!(config.authentication, ClientAuthentication::Hba);
 }
 
 #[test]
@@ -334,7 +440,8 @@ fn connections_and_clients_are_bounded() {
                  max_clients = 6\nmin_connections = 5";
     let config = config(&(text + &one_database(lines)));
     assert_eq!(config.max_clients, Some(1));
-    let ann = UserSettings { max_clients: Some(2), max_connections: Some(3) };
+    let ann =
+        UserSettings { max_clients: Some(2), max_connections: Some(3), ..UserSettings::default() };
     assert_eq!(config.user_settings, HashMap::from([("ann".to_owned(), ann)]));
     let limits = DatabaseLimits {
         max_connections: Some(9),

@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
 use crate::config::{
-    ClientAuthentication, ListenAddress, PoolMode, ServerAddress, SessionStateCheck,
-    SessionStatePolicy, SslMode, TlsVersion,
+    ClientAuthentication, ListenAddress, LoadBalance, PoolMode, ServerAddress, ServerHosts,
+    SessionAttributes, SessionStateCheck, SessionStatePolicy, SslMode, TlsVersion,
 };
 use crate::upstream_url::UpstreamUrl;
 
@@ -98,7 +98,8 @@ impl FromStr for ClientAuthentication {
             "md5" => Ok(ClientAuthentication::Md5),
             "scram-sha-256" => Ok(ClientAuthentication::ScramSha256),
             "cert" => Ok(ClientAuthentication::Certificate),
-            _ => Err(ValueError::new(text, "trust, md5, scram-sha-256 or cert")),
+            "hba" => Ok(ClientAuthentication::Hba),
+            _ => Err(ValueError::new(text, "trust, md5, scram-sha-256, cert or hba")),
         }
     }
 }
@@ -134,6 +135,71 @@ impl FromStr for OptionalPeriod {
         }
         let allowed = "a time above zero with its unit, as in 30s or 500ms, or none";
         Err(ValueError::new(text, allowed))
+    }
+}
+
+/// A [`Period`], or `off` for no time at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeriodOrOff(pub Duration);
+
+impl FromStr for PeriodOrOff {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        if text == "off" {
+            return Ok(PeriodOrOff(Duration::ZERO));
+        }
+        if let Ok(Period(duration)) = text.parse() {
+            return Ok(PeriodOrOff(duration));
+        }
+        let allowed = "a time above zero with its unit, as in 30s or 500ms, or off";
+        Err(ValueError::new(text, allowed))
+    }
+}
+
+/// The words for `target_session_attrs`.
+const ATTRIBUTES: [(&str, SessionAttributes); 6] = [
+    ("any", SessionAttributes::Any),
+    ("read-write", SessionAttributes::ReadWrite),
+    ("read-only", SessionAttributes::ReadOnly),
+    ("primary", SessionAttributes::Primary),
+    ("standby", SessionAttributes::Standby),
+    ("prefer-standby", SessionAttributes::PreferStandby),
+];
+
+impl FromStr for SessionAttributes {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let found = ATTRIBUTES.iter().find(|(name, _)| *name == text);
+        found.map(|(_, attributes)| *attributes).ok_or_else(|| {
+            let allowed = "any, read-write, read-only, primary, standby or prefer-standby";
+            ValueError::new(text, allowed)
+        })
+    }
+}
+
+impl fmt::Display for SessionAttributes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = ATTRIBUTES.iter().find(|(_, attributes)| attributes == self);
+        formatter.write_str(known.map_or("", |(name, _)| name))
+    }
+}
+
+/// The hosts, and what is asked of them unless that is nothing: two servers never look the same.
+impl fmt::Display for ServerHosts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, host) in self.hosts.iter().enumerate() {
+            write!(formatter, "{}{host}", if index == 0 { "" } else { "," })?;
+        }
+        if self.attributes != SessionAttributes::Any {
+            write!(formatter, "?target_session_attrs={}", self.attributes)?;
+        }
+        if self.balance == LoadBalance::Random {
+            let is_first = self.attributes == SessionAttributes::Any;
+            write!(formatter, "{}load_balance_hosts=random", if is_first { '?' } else { '&' })?;
+        }
+        Ok(())
     }
 }
 
@@ -210,6 +276,12 @@ where
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         time(deserializer, "")
+    }
+}
+
+impl<'de> Deserialize<'de> for PeriodOrOff {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        time(deserializer, ", or \"off\"")
     }
 }
 

@@ -20,11 +20,14 @@ impl KindCounters {
     }
 }
 
+/// What became of session state, and where that is counted.
+type Outcome = (&'static str, fn(&WorkerCounters) -> &KindCounters);
+
 pub(super) fn write(page: &mut Page, workers: &[Arc<WorkerCounters>]) {
     let name = "tidegate_session_state_total";
     let help = "Times that session state pinned a client, was removed or refused, by its kind.";
     page.family(name, MetricKind::Counter, help);
-    let counters: [(_, fn(&WorkerCounters) -> &KindCounters); 3] = [
+    let counters: [Outcome; 3] = [
         ("pinned", |worker| &worker.session_state_pinned),
         ("removed", |worker| &worker.session_state_removed),
         ("refused", |worker| &worker.session_state_refused),

@@ -49,7 +49,14 @@ fn source(name: &str, gate: Gate) -> (MetricsSource, Arc<WorkerCounters>, Arc<De
     workers[1].clients.store(2, Ordering::Relaxed);
     let decided = Arc::clone(&decisions);
     let name = name.into();
-    let server = ServerMetrics { name, gate, decisions: decided, samples: None, connections: None };
+    let server = ServerMetrics {
+        name,
+        gate,
+        decisions: decided,
+        samples: None,
+        connections: None,
+        hosts: None,
+    };
     (MetricsSource::new(vec![server], workers.into()), first, decisions)
 }
 

@@ -17,8 +17,8 @@ pub(crate) enum PassThroughError {
     #[error(transparent)]
     Scram(#[from] super::ScramError),
     #[error(
-        "the server keeps another SCRAM verifier for the user than the users file: copy \
-         rolpassword from pg_authid"
+        "the server keeps another SCRAM verifier for the user than the proxy has: in a users file \
+         it has to be rolpassword of pg_authid; after a change of the password log in anew"
     )]
     OtherVerifier,
     #[error("the server's nonce does not begin with the proxy's")]

@@ -416,6 +416,9 @@ impl Proxy {
         if let Some(index) = peer.link.take() {
             self.links[index].owner = None;
             self.links[index].is_abandoned = true;
+            let mut out = Vec::new();
+            flush(&self.links[index].session, &mut out);
+            self.links[index].to_server.extend(messages(&out));
             self.wind_up(index);
         }
     }

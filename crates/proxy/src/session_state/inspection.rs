@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 use tidegate_wire::backend;
 
-use super::{Kind, Kinds};
+use super::{Due, Kind, Kinds};
 use crate::settings;
 
 /// What an inspection has found.
@@ -22,8 +22,12 @@ pub(crate) struct Findings {
     pub(crate) kinds: Kinds,
     /// Settings that differ from what the connection began with: names and values.
     pub(crate) settings: Vec<(String, String)>,
-    /// Whether the settings were asked for.
-    pub(crate) has_settings: bool,
+    /// The same for those that only superusers may change.
+    pub(crate) fixed: Vec<(String, String)>,
+    /// What was asked.
+    pub(crate) due: Due,
+    /// How often it was asked before, without an answer.
+    pub(crate) failures: u32,
 }
 
 /// Settings of a transaction, and one whose value the server does not tell.
@@ -97,10 +101,9 @@ fn write_part(sql: &mut String, union: &str, letter: &str, source: &str) {
 }
 
 impl Findings {
-    /// Begins an inspection that asks about `asked`; `unseen` is there whatever it finds.
-    pub(crate) fn new(asked: Kinds, unseen: Kinds) -> Findings {
-        let has_settings = asked.contains(Kind::Settings);
-        Findings { kinds: unseen, settings: Vec::new(), has_settings }
+    /// Begins an inspection, or begins it again after so many failures.
+    pub(crate) fn new(due: Due, failures: u32) -> Findings {
+        Findings { kinds: due.unseen, due, failures, ..Findings::default() }
     }
 
     /// Takes a row, the payload of a `DataRow`. A row that cannot be read counts as something that
@@ -116,22 +119,23 @@ impl Findings {
         let (kind, name, value) = (columns.next()??, columns.next()?, columns.next()?);
         let kind = match kind {
             b"i" => return Some(()),
-            b"s" => return self.setting(name?, value?),
-            b"f" => Kind::FixedSetting,
+            b"s" | b"f" => return self.setting(kind, name?, value?),
             other => OTHERS.iter().find(|(_, letter, _)| letter.as_bytes() == other)?.0,
         };
         self.kinds = self.kinds.with(kind);
         Some(())
     }
 
-    fn setting(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
+    fn setting(&mut self, kind: &[u8], name: &[u8], value: &[u8]) -> Option<()> {
         let name = std::str::from_utf8(name).ok().filter(|name| settings::is_name(name));
         let Some(name) = name else {
             self.kinds = self.kinds.with(Kind::FixedSetting);
             return Some(());
         };
         let value = String::from_utf8(from_hex(value)?).ok()?;
-        if name != "role" || value != "none" {
+        if kind == b"f" {
+            self.fixed.push((name.to_owned(), value));
+        } else if name != "role" || value != "none" {
             self.settings.push((name.to_owned(), value));
         }
         Some(())
@@ -171,16 +175,19 @@ mod tests {
 
     #[test]
     fn rows_are_settings_or_reasons_to_pin() {
-        let mut findings = Findings::new(Kinds::INSPECTED, Kinds::of(Kind::Backend));
+        let due = Due { asked: Kinds::INSPECTED, unseen: Kinds::of(Kind::Backend) };
+        let mut findings = Findings::new(due, 0);
         for columns in [
             [Some("i"), Some(""), None],
             [Some("s"), Some("app.tenant"), Some("c3a9")],
             [Some("s"), Some("role"), Some("6e6f6e65")],
+            [Some("f"), Some("log_statement"), Some("616c6c")],
             [Some("t"), None, None],
         ] {
             findings.row(&row(columns));
         }
         assert_eq!(findings.settings, [("app.tenant".to_owned(), "é".to_owned())]);
+        assert_eq!(findings.fixed, [("log_statement".to_owned(), "all".to_owned())]);
         assert_eq!(findings.kinds, Kinds::of(Kind::Backend).with(Kind::Temporary));
         findings.row(&row([Some("s"), Some("work_mem"), Some("7")]));
         assert!(findings.kinds.contains(Kind::Unknown), "half a byte");

@@ -300,7 +300,7 @@ impl Reader<'_> {
         if depth < DEPTH_MAX {
             self.read(text, depth + 1);
         } else {
-            self.may(Kinds::INSPECTED.with(Kind::FixedSetting));
+            self.may(Kinds::INSPECTED.with(Kind::NamelessSetting));
         }
     }
 
@@ -377,11 +377,11 @@ impl Reader<'_> {
                 if settings::is_custom_name(name) {
                     self.names.push(name.into());
                 } else {
-                    self.may(Kinds::of(Kind::FixedSetting));
+                    self.may(Kinds::of(Kind::NamelessSetting));
                 }
             }
             Some(_) => {}
-            None => self.may(Kinds::of(Kind::FixedSetting)),
+            None => self.may(Kinds::of(Kind::NamelessSetting)),
         }
     }
 
@@ -440,7 +440,7 @@ impl Reader<'_> {
         self.may(Kinds::of(Kind::Settings));
         match arguments[0] {
             Some(Token::Text(name)) => self.name(name),
-            _ => self.may(Kinds::of(Kind::FixedSetting)),
+            _ => self.may(Kinds::of(Kind::NamelessSetting)),
         }
     }
 }
@@ -505,7 +505,7 @@ impl WordScan {
         }
         let word = &self.word[..len.min(WordScan::KEPT)];
         if is(word, "set_config") {
-            Kinds::of(Kind::Settings).with(Kind::FixedSetting)
+            Kinds::of(Kind::Settings).with(Kind::NamelessSetting)
         } else if begins(word, "pg_advisory_lock") || begins(word, "pg_try_advisory_lock") {
             Kinds::of(Kind::AdvisoryLock)
         } else if is(word, "temp") || is(word, "temporary") || begins(word, "pg_temp") {

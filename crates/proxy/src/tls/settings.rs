@@ -1,14 +1,11 @@
 //! What is configured of TLS, and rustls's configurations made of it.
 //!
-//! Files are read at start, where an error ends the proxy, and again when they have changed, where
-//! an error leaves the old certificates in use and is logged.
+//! Files are read at start and again when they have changed; see [`crate::reloaded`].
 
 use std::fmt;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
@@ -23,6 +20,7 @@ use rustls::{
 };
 
 use super::{ALPN, certificate};
+use crate::reloaded::Reloaded;
 
 /// How far TLS is demanded, in libpq's words for `sslmode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -484,64 +482,8 @@ fn is_same_suite(known: &str, written: &str) -> bool {
     known == written || known.replacen("TLS13_", "TLS_", 1) == written
 }
 
-/// What was made of files, and is made anew when they change.
-pub(crate) struct Reloaded<T> {
-    current: Mutex<Arc<T>>,
-    files: Vec<PathBuf>,
-    seen: Mutex<Vec<Option<Stamp>>>,
-    load: Box<dyn Fn() -> Result<T, TlsSettingsError> + Send + Sync>,
-}
-
-impl<T> fmt::Debug for Reloaded<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Reloaded").field("files", &self.files).finish_non_exhaustive()
-    }
-}
-
-/// Tells whether a file is another one than before.
-type Stamp = (u64, u64, u64, i64, i64);
-
-fn stamp(metadata: &Metadata) -> Stamp {
-    (metadata.dev(), metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec())
-}
-
-impl<T> Reloaded<T> {
-    fn new(
-        files: Vec<PathBuf>,
-        load: impl Fn() -> Result<T, TlsSettingsError> + Send + Sync + 'static,
-    ) -> Result<Reloaded<T>, TlsSettingsError> {
-        let seen = Mutex::new(stamps(&files));
-        let current = Mutex::new(Arc::new(load()?));
-        Ok(Reloaded { current, files, seen, load: Box::new(load) })
-    }
-
-    /// Returns what holds now.
-    pub(crate) fn get(&self) -> Arc<T> {
-        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Loads again if a file has changed. A certificate and its key are two files: if only one has
-    /// changed yet they do not fit, and the next call finds them changed again.
-    pub(crate) fn reload(&self) {
-        let now = stamps(&self.files);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if *seen == now {
-            return;
-        }
-        *seen = now;
-        match (self.load)() {
-            Ok(loaded) => {
-                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
-                tracing::info!(files = ?self.files, "TLS certificates loaded again");
-            }
-            Err(error) => tracing::warn!(%error, "the TLS certificates in use stay the old ones"),
-        }
-    }
-}
-
-fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
-    files.iter().map(|file| std::fs::metadata(file).ok().map(|it| stamp(&it))).collect()
-}
+/// What the files hold, for the log.
+const CERTIFICATES: &str = "the TLS certificates";
 
 /// Reads what sessions with clients need.
 ///
@@ -551,7 +493,7 @@ pub(crate) fn acceptor(settings: &ClientTls) -> Result<Reloaded<Acceptor>, TlsSe
     let files = [&settings.certificate, &settings.key].into_iter().chain(&settings.ca);
     let files = files.cloned().collect();
     let settings = settings.clone();
-    Reloaded::new(files, move || Acceptor::load(&settings))
+    Reloaded::new(CERTIFICATES, files, move |_| Acceptor::load(&settings))
 }
 
 /// Reads what sessions with a server need.
@@ -570,5 +512,5 @@ pub(crate) fn connector(
         files.extend([certificate.clone(), key.clone()]);
     }
     let (settings, host) = (settings.clone(), host.to_owned());
-    Reloaded::new(files, move || Connector::load(&settings, &host))
+    Reloaded::new(CERTIFICATES, files, move |_| Connector::load(&settings, &host))
 }

@@ -12,6 +12,7 @@ use tidegate_wire::frame::{HEADER_LEN, frame};
 use tidegate_wire::{frontend, startup};
 
 use crate::handshake::{Credentials, Handshake, Progress, UpstreamError};
+use crate::hosts::Peer;
 use crate::net::{Connection, ReadOutcome};
 use crate::shared::Server;
 
@@ -217,7 +218,7 @@ const ANSWER_MAX: usize = 4 << 20;
 pub(super) const APPLICATION: &str = "tidegate watch";
 
 /// Why a connection ends.
-pub(super) enum SessionEnd {
+pub(crate) enum SessionEnd {
     /// The watch is stopped.
     Stopped,
     /// It failed.
@@ -231,14 +232,14 @@ impl<E: Into<UpstreamError>> From<E> for SessionEnd {
 }
 
 /// Lets the thread wait for the server, for time to pass, and for the order to stop.
-pub(super) struct WatchPoll {
+pub(crate) struct WatchPoll {
     poll: Poll,
     events: Events,
 }
 
 impl WatchPoll {
     /// Returns a poll, and what ends every wait at it from then on.
-    pub(super) fn new() -> io::Result<(WatchPoll, Waker)> {
+    pub(crate) fn new() -> io::Result<(WatchPoll, Waker)> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), STOP)?;
         Ok((WatchPoll { poll, events: Events::with_capacity(4) }, waker))
@@ -270,42 +271,46 @@ impl WatchPoll {
     }
 
     /// Waits until this moment, whatever the server sends.
-    pub(super) fn sleep_until(&mut self, moment: Instant) -> Result<(), SessionEnd> {
+    pub(crate) fn sleep_until(&mut self, moment: Instant) -> Result<(), SessionEnd> {
         while self.wait(moment)? {}
         Ok(())
     }
 }
 
-/// A connection.
-pub(super) struct WatchConnection(Connection);
+/// A connection, and where it leads.
+pub(crate) struct WatchConnection(Connection, Peer);
 
 impl WatchConnection {
-    /// Connects; `attempt` chooses among the addresses of a name.
-    pub(super) fn open(
+    /// Connects to a host of the server.
+    pub(crate) fn open(
         watch_poll: &mut WatchPoll,
         (server, connector): (&Server, Option<Arc<Connector>>),
-        attempt: usize,
+        peer: Peer,
         deadline: Instant,
     ) -> Result<WatchConnection, SessionEnd> {
-        let mut connection = server.connect(server.peer(attempt)?, connector)?;
+        let mut connection = server.connect(peer, connector)?;
         connection.register(watch_poll.poll.registry(), SERVER)?;
         watch_poll.wait_for_server(deadline)?;
         connection.connected()?;
-        Ok(WatchConnection(connection))
+        Ok(WatchConnection(connection, peer))
     }
 
-    /// Logs in and waits until the server is ready.
-    pub(super) fn log_in(
+    pub(super) fn peer(&self) -> Peer {
+        self.1
+    }
+
+    /// Logs in to a database, by the name of an application, and waits until the server is ready.
+    pub(crate) fn log_in(
         &mut self,
         watch_poll: &mut WatchPoll,
         credentials: &Credentials,
-        database: &str,
+        (database, application): (&str, &str),
         deadline: Instant,
     ) -> Result<(), SessionEnd> {
         let parameters = [
             ("user", &*credentials.user),
             ("database", database),
-            ("application_name", APPLICATION),
+            ("application_name", application),
         ];
         let mut out = Vec::new();
         let parameters = parameters.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
@@ -323,7 +328,7 @@ impl WatchConnection {
     }
 
     /// Sends a request that ends in one ReadyForQuery. Returns the rows of its answer.
-    pub(super) fn rows(
+    pub(crate) fn rows(
         &mut self,
         watch_poll: &mut WatchPoll,
         request: &[u8],
@@ -350,7 +355,7 @@ impl WatchConnection {
     }
 
     /// Ends the session. The connection is closed when this is dropped.
-    pub(super) fn leave(mut self) {
+    pub(crate) fn leave(mut self) {
         self.0.send_last(frontend::TERMINATE);
     }
 
@@ -390,7 +395,7 @@ fn invalid(text: &str) -> io::Error {
 }
 
 /// A row of an answer, as text; NULL is empty.
-pub(super) struct Row(Vec<String>);
+pub(crate) struct Row(Vec<String>);
 
 impl Row {
     fn read(payload: &[u8]) -> Result<Row, tidegate_wire::Malformed> {
@@ -400,23 +405,28 @@ impl Row {
         Ok(Row(backend::data_row(payload)?.map(text).collect()))
     }
 
+    /// Returns the number of columns.
+    pub(crate) fn columns(&self) -> usize {
+        self.0.len()
+    }
+
     /// Returns the text of a column, if there is one.
-    pub(super) fn text(&self, column: usize) -> Option<&str> {
+    pub(crate) fn text(&self, column: usize) -> Option<&str> {
         self.0.get(column).map(String::as_str)
     }
 
     /// Returns the number in a column, if there is one.
-    pub(super) fn number<N: std::str::FromStr>(&self, column: usize) -> Option<N> {
+    pub(crate) fn number<N: std::str::FromStr>(&self, column: usize) -> Option<N> {
         self.text(column)?.parse().ok()
     }
 
     /// Returns whether a column is true.
-    pub(super) fn is_true(&self, column: usize) -> bool {
+    pub(crate) fn is_true(&self, column: usize) -> bool {
         self.text(column) == Some("t")
     }
 
     #[cfg(test)]
-    pub(super) fn of(columns: &[&str]) -> Row {
+    pub(crate) fn of(columns: &[&str]) -> Row {
         Row(columns.iter().map(|column| (*column).to_owned()).collect())
     }
 }

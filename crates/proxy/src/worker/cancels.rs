@@ -19,8 +19,10 @@
 //!   would not tell it, for up to the connect timeout.
 //!
 //! A cancel request is not sent on to a backend that does nothing for the client.
+//!
+//! A request that names a client of another instance is forwarded to it; see `peers`. The client
+//! that sent it is told when that instance closes the connection.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -30,26 +32,37 @@ use tidegate_wire::backend::TransactionStatus;
 use tidegate_wire::error_response::SqlState;
 use tidegate_wire::startup::{self, CancelKey};
 
+use crate::cancel_key::{KeyAddress, forwarded};
 use crate::client::{ClientSlot, ClientState, Requester, TransactionState};
 use crate::config::PoolMode;
 use crate::mailbox::Message;
 use crate::net::{Connection, ReadOutcome};
 use crate::session;
-use crate::shared::Server;
-use crate::slots::{INDEX_BITS, Slot, Slots, WorkerIndex};
-use crate::tls::settings::Connector;
+use crate::slots::{Slot, Slots};
 #[cfg(debug_assertions)]
 use crate::upstream::Upstreams;
 use crate::upstream::{Upstream, UpstreamSlot, UpstreamState};
 
 use super::{Source, Worker};
 
-/// A cancel request on its way to a server.
+/// Whom a cancel request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CancelTarget {
+    /// The backend behind a connection.
+    Backend(UpstreamSlot),
+    /// A client of another instance.
+    Peer,
+}
+
+/// Cancel requests on their way to other instances at once; a further one is dropped.
+const FORWARDED_MAX: usize = 64;
+
+/// A cancel request on its way to a server, or to another instance.
 pub(super) struct CancelRequest {
     connection: Connection,
     /// The request's bytes until they have been written; from then on it may arrive.
     unsent: Option<Vec<u8>>,
-    upstream: UpstreamSlot,
+    target: CancelTarget,
     /// Who waits for the end of it; `None` for a request of the proxy's own.
     requester: Option<Requester>,
     since: Instant,
@@ -66,29 +79,29 @@ impl CancelRequests {
         CancelRequests(Slots::new())
     }
 
-    /// Begins to send a cancel request to the server of a connection.
+    /// Begins to send a cancel request on a connection that `connect` begins to open.
     fn start(
         &mut self,
-        (slot, upstream, key): (UpstreamSlot, &Upstream, CancelKey),
+        (target, key): (CancelTarget, &CancelKey),
         requester: Option<Requester>,
-        (server, connector): (&Server, Option<Arc<Connector>>),
+        connect: impl FnOnce() -> std::io::Result<Connection>,
         registry: &Registry,
         now: Instant,
     ) -> std::io::Result<()> {
         let mut request = Vec::new();
         startup::encode_cancel(&mut request, key);
+        let unsent = Some(request);
         let inserted = self.0.insert_with(|own| {
-            let mut connection = server.connect(upstream.peer, connector)?;
+            let mut connection = connect()?;
             connection.register(registry, Source::CancelRequest(own).token())?;
-            Ok(CancelRequest {
-                connection,
-                unsent: Some(request),
-                upstream: slot,
-                requester,
-                since: now,
-            })
+            Ok(CancelRequest { connection, unsent, target, requester, since: now })
         });
         inserted.map(|_| ())
+    }
+
+    /// Returns how many are on their way to other instances.
+    fn forwarded(&self) -> usize {
+        self.0.iter().filter(|(_, request)| request.target == CancelTarget::Peer).count()
     }
 
     /// Takes an event of a request's socket. Returns the request if it has arrived or failed.
@@ -100,7 +113,7 @@ impl CancelRequests {
     ) -> Option<CancelRequest> {
         let CancelRequest { connection, unsent, .. } = self.0.get_mut(slot)?;
         if writable && let Some(request) = unsent.take() {
-            // Sixteen bytes always fit an empty socket.
+            // So few bytes always fit an empty socket.
             if connection.connected().is_err() || connection.send(&request).is_err() {
                 return self.0.remove(slot);
             }
@@ -122,7 +135,8 @@ impl CancelRequests {
     #[cfg(debug_assertions)]
     pub(super) fn check(&self, upstreams: &Upstreams) {
         for (slot, upstream) in upstreams.iter() {
-            let requests = self.0.iter().filter(|(_, request)| request.upstream == slot);
+            let target = CancelTarget::Backend(slot);
+            let requests = self.0.iter().filter(|(_, request)| request.target == target);
             assert_eq!(upstream.cancels as usize, requests.count(), "cancel requests of {slot:?}");
         }
     }
@@ -132,6 +146,7 @@ impl Worker {
     /// Makes a client leave its upstream connection, which is brought to rest or closed. It is
     /// `Closing` afterwards and gives back its ticket or permit.
     pub(super) fn leave_upstream(&mut self, slot: ClientSlot) {
+        self.forget_inquiry(slot);
         let closing = ClientState::Closing { since: self.now };
         let Some(client) = self.clients.get_mut(slot) else {
             return;
@@ -142,7 +157,12 @@ impl Worker {
         let requester = client.running_mut().and_then(|running| running.cancel_when_sent.take());
         // A ticket or permit of the state returns when this is dropped.
         let _left = std::mem::replace(&mut client.state, closing);
+        let replicates = upstream
+            .and_then(|upstream| self.upstreams.get(upstream))
+            .is_some_and(|it| self.upstreams[it.pool].is_for_replication());
         match upstream {
+            // A stream has no end that could be waited for.
+            Some(upstream) if is_running && replicates => self.remove_upstream(upstream),
             Some(upstream) if is_running => self.abandon(upstream, is_mid_message),
             Some(upstream) if self.is_pinned(upstream) => self.clean(upstream),
             Some(upstream) => self.close_upstream(upstream),
@@ -161,15 +181,22 @@ impl Worker {
         if let Some(permit) = server.permit_mut() {
             permit.resume(Instant::now());
         }
-        let is_quiet = server.session.replies.is_quiet();
+        let is_at_work = server.session.is_at_work();
         self.counters.clients_lost.fetch_add(1, Ordering::Relaxed);
-        if !is_quiet {
+        if is_at_work {
             self.cancel_upstream(slot, None);
         }
         if is_mid_message {
             // The server waits for the rest of a message that will never come, and would take a
             // polite Terminate for that.
             return self.remove_upstream(slot);
+        }
+        let mut flush = Vec::new();
+        if let Some(server) = self.upstreams.get_mut(slot) {
+            session::flush(&server.session, &mut flush);
+            if server.connection.send(&flush).is_err() {
+                return self.close_upstream(slot);
+            }
         }
         self.wind_up(slot);
         if let Some(server) = self.upstreams.get_mut(slot) {
@@ -193,7 +220,7 @@ impl Worker {
         if !session.replies.is_quiet() || session.status != TransactionStatus::Idle {
             return;
         }
-        let is_uncertain = session.replies.is_uncertain();
+        let is_uncertain = session.replies.is_uncertain() || session.holds_long_statement;
         let pool = server.pool;
         let may_be_released = self.upstreams[pool].mode == PoolMode::Transaction && !is_uncertain;
         if may_be_released && !self.is_clean(slot) {
@@ -209,23 +236,56 @@ impl Worker {
         }
     }
 
-    /// Hands a cancel request to the event loop whose client it names.
-    pub(super) fn route_cancel(&mut self, key: CancelKey, requester: Requester) {
-        let worker = WorkerIndex((key.process_id >> INDEX_BITS) as usize);
-        if worker == self.index {
+    /// Hands a cancel request to the instance and the event loop whose client it names.
+    pub(super) fn route_cancel(&mut self, key: &CancelKey, requester: Requester) {
+        let address = KeyAddress::of(key.process_id);
+        if address.peer != self.shared.config.peers.id {
+            return self.forward_cancel(key, address, requester);
+        }
+        if address.worker == self.index {
             self.cancel(key, requester);
-        } else if let Some(mailbox) = self.shared.mailboxes.get(worker.0) {
-            mailbox.post(Message::Cancel { key, requester });
+        } else if let Some(mailbox) = self.shared.mailboxes.get(address.worker.0) {
+            mailbox.post(Message::Cancel { key: key.clone(), requester });
         } else {
             self.tell(Some(requester));
         }
     }
 
+    /// Sends a cancel request on to the instance that it names, unless another one has done that.
+    fn forward_cancel(&mut self, key: &CancelKey, to: KeyAddress, requester: Requester) {
+        let peers = &self.shared.config.peers;
+        let Some(address) = peers.addresses.get(&to.peer).filter(|_| !to.is_forwarded) else {
+            return self.tell(Some(requester));
+        };
+        let is_possible = self.cancel_requests.forwarded() < FORWARDED_MAX;
+        let unreachable = self.shared.config.timeouts.unreachable;
+        let connect = || Connection::to_listener(address, unreachable);
+        let target = (CancelTarget::Peer, &forwarded(key));
+        let (registry, now) = (self.poll.registry(), self.now);
+        let started = if is_possible {
+            self.cancel_requests.start(target, Some(requester), connect, registry, now)
+        } else {
+            Err(std::io::Error::other("too many are on their way to other instances"))
+        };
+        match started {
+            Ok(()) => {
+                self.counters.cancel_requests_forwarded.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => {
+                let peer = to.peer;
+                if let Some(left_out) = self.endings.admit(self.now) {
+                    tracing::warn!(peer, %error, left_out, "a cancel request was not forwarded");
+                }
+                self.tell(Some(requester));
+            }
+        }
+    }
+
     /// Cancels what the client with this key is doing, waiting included.
-    pub(super) fn cancel(&mut self, key: CancelKey, requester: Requester) {
-        let number = key.process_id & ((1 << INDEX_BITS) - 1);
-        let named = number.checked_sub(1).and_then(|index| self.clients.at_index(index));
-        let Some((slot, client)) = named.filter(|(_, client)| client.key == key) else {
+    pub(super) fn cancel(&mut self, key: &CancelKey, requester: Requester) {
+        let index = KeyAddress::of(key.process_id).client;
+        let named = index.and_then(|index| self.clients.at_index(index));
+        let Some((slot, client)) = named.filter(|(_, client)| client.key.is(key)) else {
             return self.tell(Some(requester));
         };
         let holds_input = client.is_held() && !client.connection.inbox.is_empty();
@@ -251,7 +311,7 @@ impl Worker {
     }
 
     /// Fails a transaction of which nothing has reached the server.
-    fn cancel_waiting(&mut self, slot: ClientSlot) {
+    pub(super) fn cancel_waiting(&mut self, slot: ClientSlot) {
         let message = "canceling statement due to user request";
         self.refuse_transaction(slot, SqlState::QUERY_CANCELED, message);
     }
@@ -271,14 +331,16 @@ impl Worker {
     fn cancel_upstream(&mut self, slot: UpstreamSlot, requester: Option<Requester>) {
         let upstream = &self.upstreams[slot];
         // A server that gives no key cannot be asked.
-        let Some(key) = upstream.key else {
+        let Some(key) = &upstream.key else {
             return self.tell(requester);
         };
         let pool = &self.upstreams[upstream.pool];
-        let server = (self.shared.server(pool.server), self.shared.connector(pool.key.database));
-        let target = (slot, upstream, key);
+        let connector = self.shared.connector(pool.key.database, upstream.peer.host);
+        let server = self.shared.server(pool.server);
+        let connect = || server.connect(upstream.peer, connector);
+        let target = (CancelTarget::Backend(slot), key);
         let (registry, now) = (self.poll.registry(), self.now);
-        match self.cancel_requests.start(target, requester, server, registry, now) {
+        match self.cancel_requests.start(target, requester, connect, registry, now) {
             Ok(()) => self.upstreams[slot].cancels += 1,
             Err(error) => {
                 tracing::warn!(%error, "cannot send a cancel request");
@@ -301,7 +363,10 @@ impl Worker {
     /// The request has arrived, or never will.
     fn cancel_request_ended(&mut self, ended: &CancelRequest) {
         self.tell(ended.requester);
-        let Some(upstream) = self.upstreams.get_mut(ended.upstream) else {
+        let CancelTarget::Backend(slot) = ended.target else {
+            return;
+        };
+        let Some(upstream) = self.upstreams.get_mut(slot) else {
             return;
         };
         debug_assert!(upstream.cancels > 0, "each request ends once");
@@ -314,7 +379,7 @@ impl Worker {
             self.follow_ups.resume_client(client);
         }
         if matches!(upstream.state(), UpstreamState::Quarantined) {
-            self.release_upstream(ended.upstream);
+            self.release_upstream(slot);
         }
     }
 
@@ -338,18 +403,19 @@ impl Worker {
                 continue;
             };
             let (requester, is_sent) = (request.requester.take(), request.unsent.is_none());
-            let upstream = request.upstream;
+            let target = request.target;
             self.tell(requester);
-            let is_unused = self
-                .upstreams
-                .get(upstream)
-                .is_none_or(|it| matches!(it.state(), UpstreamState::Quarantined));
-            if !is_unused {
-                continue;
-            }
-            if is_sent {
-                // Whenever the request arrives, it finds a backend that has ended.
-                self.close_upstream(upstream);
+            if let CancelTarget::Backend(upstream) = target {
+                let backend = self.upstreams.get(upstream);
+                let is_quarantined =
+                    |it: &Upstream| matches!(it.state(), UpstreamState::Quarantined);
+                if !backend.is_none_or(is_quarantined) {
+                    continue;
+                }
+                if is_sent {
+                    // Whenever the request arrives, it finds a backend that has ended.
+                    self.close_upstream(upstream);
+                }
             }
             if let Some(ended) = self.cancel_requests.0.remove(slot) {
                 self.cancel_request_ended(&ended);

@@ -14,15 +14,13 @@ use crate::client::{Client, ClientSlot, ClientState, LoggedIn, LoginStage, Trans
 use crate::config::PoolMode;
 use crate::net::{self, BatchOutput, ReadOutcome};
 use crate::session::{self, ClientSession, Naming, ServerSession, Violation};
+use crate::statements::DEFINITION_KEPT_MAX;
 use crate::upstream::UpstreamSlot;
 
 use super::Worker;
 
 /// Messages up to this length are handled when they are complete; of a longer one, this much.
 const WHOLE_LEN: usize = 16 * 1024;
-
-/// The longest Parse of a named statement in transaction mode, which has to be kept.
-const NAMED_PARSE_MAX: usize = 16 << 20;
 
 /// How a client's input goes on from the position it has reached.
 pub(super) enum Flow {
@@ -118,6 +116,7 @@ impl Worker {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
+        client.has_moved = true;
         let mut inbox = std::mem::take(&mut client.connection.inbox);
         let left = if inbox.is_empty() {
             let used = self.process(slot, bytes);
@@ -156,7 +155,7 @@ impl Worker {
                 ClientState::LoggingIn { stage, .. } => match stage {
                     LoginStage::FirstPacket => self.first_packet(slot, &mut input),
                     LoginStage::Authenticating(..) => self.authenticate(slot, &mut input),
-                    LoginStage::AwaitingParameters(..) => Flow::Wait,
+                    LoginStage::LookingUp(..) | LoginStage::AwaitingParameters(..) => Flow::Wait,
                 },
                 ClientState::LoggedIn(client) => match client.transaction {
                     TransactionState::Idle { .. } => self.at_rest(slot, &mut input),
@@ -228,6 +227,12 @@ impl Worker {
             client.transaction = TransactionState::Idle { is_held: true };
             return Flow::Wait;
         }
+        if let Some(own) = client.own_upstream
+            && self.upstreams[client.account.pool].is_for_replication()
+        {
+            self.clients[slot].run_on(own, self.now);
+            return Flow::Next;
+        }
         let prepared = match client.own_upstream {
             Some(own) => self.prepare_on_own_connection(slot, own, input),
             None => self.prepare_without_server(slot, input),
@@ -250,7 +255,7 @@ impl Worker {
         if !is_preparation(input.look_ahead()) {
             return None;
         }
-        self.clients[slot].run_on(own);
+        self.clients[slot].run_on(own, self.now);
         let flow = self.relay_to_server(slot, input);
         // What comes before the answer may begin a transaction, and has to ask.
         if let Some(client) = self.clients.get_mut(slot) {
@@ -353,9 +358,10 @@ impl Worker {
             },
         };
         let next_request = NextRequest {
-            gate: &self.shared.server(pool.server).gate,
+            gate: (!pool.is_for_replication()).then(|| &self.shared.server(pool.server).gate),
             is_cancel_on_its_way: server.cancels > 0,
         };
+        let start = input.place();
         let mut gather = BatchOutput::new(input.bytes(), std::mem::take(&mut self.buffers.changed));
         let end = relay(
             input,
@@ -369,6 +375,19 @@ impl Worker {
             running.input = TransactionInput::Held;
         }
         let sent = server.connection.send(gather.bytes());
+        if sent.is_err() && !running.has_sent && server.connection.has_sent_none_of(gather.bytes())
+        {
+            // Not a byte has left, so that all of it may go elsewhere.
+            connection.passing = Missing::default();
+            account.session.statements.take_all_back();
+            input.go_back(start);
+            self.buffers.changed = gather.recycle();
+            if !self.put_back(upstream) {
+                self.upstream_readable(upstream, true);
+            }
+            return Flow::Wait;
+        }
+        running.has_sent |= !gather.bytes().is_empty();
         self.buffers.changed = gather.recycle();
         let own_parses = std::mem::take(&mut server.session.own_parses);
         if own_parses > 0 {
@@ -456,8 +475,9 @@ impl Worker {
             return;
         }
         if let Some(left_out) = self.endings.admit(self.now) {
-            let (user, code) = (client.user(), code.0);
-            tracing::info!(user, code, message, left_out, "client connection ended");
+            // A value of this name would be logged as it is, with the line ends of a user's name.
+            let (user, code, reason) = (client.user(), code.0, message);
+            tracing::info!(user, code, reason, left_out, "client connection ended");
         }
         self.leave_upstream(slot);
         let Some(client) = self.clients.get_mut(slot) else {
@@ -471,6 +491,14 @@ impl Worker {
         }
     }
 
+    /// Closes the connection of a client that has been told why, once it has taken that.
+    pub(super) fn close_client(&mut self, slot: ClientSlot) {
+        self.leave_upstream(slot);
+        if self.clients.get(slot).is_some_and(|client| !client.connection.has_unsent()) {
+            self.remove_client(slot);
+        }
+    }
+
     /// Removes a client that has gone, or says that it goes.
     pub(super) fn lose_client(&mut self, slot: ClientSlot) {
         self.leave_upstream(slot);
@@ -480,41 +508,10 @@ impl Worker {
     /// Removes a client that has left its upstream connection.
     pub(super) fn remove_client(&mut self, slot: ClientSlot) {
         let removed = self.clients.remove(slot);
-        debug_assert!(removed.is_none_or(|it| it.upstream().is_none()), "left behind");
-    }
-
-    pub(super) fn sweep_clients(&mut self) {
-        let timeouts = self.shared.config.timeouts;
-        let now = self.now;
-        let is_over = |since: Option<Instant>, limit| {
-            since.is_some_and(|since| now.saturating_duration_since(since) >= limit)
-        };
-        for slot in self.clients.slots() {
-            let Some(client) = self.clients.get(slot) else {
-                continue;
-            };
-            if is_over(client.login_or_end_since(), timeouts.login) {
-                if matches!(client.state, ClientState::LoggingIn { .. }) {
-                    let message = "login was not completed within the login timeout";
-                    if let Some(why) = self.login_without_place(slot) {
-                        let message = format!("{message}: {why}");
-                        self.refuse_login(slot, SqlState::TOO_MANY_CONNECTIONS, &message);
-                    } else {
-                        self.refuse_login(slot, SqlState::PROTOCOL_VIOLATION, message);
-                    }
-                } else {
-                    self.remove_client(slot);
-                }
-            } else if is_over(client.mid_message_since, timeouts.message) {
-                let message = "the rest of a message did not arrive within the message timeout";
-                self.violation(slot, message);
-            } else if let Some(limit) = timeouts.idle_in_transaction
-                && is_over(client.idle_in_transaction_since(), limit)
-            {
-                let message = "terminating connection due to idle-in-transaction timeout";
-                self.end_client(slot, Severity::Fatal, SqlState::IDLE_IN_TRANSACTION, message);
-            }
+        if let Some(removed) = &removed {
+            self.applicant_gone(removed);
         }
+        debug_assert!(removed.is_none_or(|it| it.upstream().is_none()), "left behind");
     }
 }
 
@@ -530,7 +527,8 @@ enum End {
 
 /// What a client's next request waits for, beside its permit.
 struct NextRequest<'a> {
-    gate: &'a Gate,
+    /// Absent if it needs no permit.
+    gate: Option<&'a Gate>,
     /// A cancel request for an earlier request may still reach the backend.
     is_cancel_on_its_way: bool,
 }
@@ -540,7 +538,7 @@ impl NextRequest<'_> {
         if self.is_cancel_on_its_way && server.takes_request() {
             return false;
         }
-        !(server.is_between_requests() && self.gate.has_waiting())
+        !(server.is_between_requests() && self.gate.is_some_and(Gate::has_waiting))
     }
 }
 
@@ -571,6 +569,11 @@ fn relay(
         if begins_request(peeked.tag()) && !next_request.may_be_sent(server) {
             return End::Held;
         }
+        if let Naming::Shared { .. } = naming
+            && session::has_to_wait(peeked.tag(), peeked.payload(), client, server)
+        {
+            return End::Held;
+        }
         let (message, missing) = peeked.take();
         *passing = missing;
         let sent = session::to_server(&message, client, server, naming, out);
@@ -593,10 +596,7 @@ fn next_message<'i, 'a>(
     let is_named_parse = peeked.tag() == tag::PARSE && peeked.payload().first() > Some(&0);
     if is_named_parse && matches!(naming, Naming::Shared { .. }) {
         let len = peeked.announced_len();
-        if len > NAMED_PARSE_MAX {
-            return Err(format!("a prepared statement of {len} bytes is too long"));
-        }
-        needed = len;
+        needed = if len <= DEFINITION_KEPT_MAX { len } else { WHOLE_LEN };
     }
     Ok(peeked.has_arrived(needed).then_some(peeked))
 }

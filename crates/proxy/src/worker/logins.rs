@@ -1,6 +1,6 @@
 //! Logging clients in: the first packet, authentication, and the server's parameters.
 
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use tidegate_gate::Class;
@@ -9,19 +9,21 @@ use tidegate_wire::backend::{self, TransactionStatus};
 use tidegate_wire::error_response::{Severity, SqlState};
 use tidegate_wire::frontend::tag;
 use tidegate_wire::input::Input;
-use tidegate_wire::startup::{FirstPacket, PROTOCOL_3_0, Startup};
+use tidegate_wire::startup::{FirstPacket, PROTOCOL_3_2, Startup};
 
-use crate::client::{Account, ClientSlot, ClientState, LoginStage, Requester};
-use crate::config::{Database, PoolMode, SslMode};
+use crate::client::{Account, Applicant, ClientSlot, ClientState, Inquiry, LoginStage, Requester};
+use crate::config::{PoolMode, SslMode};
 use crate::handshake::Credentials;
-use crate::login::{self, ClientProof, Step};
+use crate::hba::Request;
+use crate::login::{self, ClientProof, Demand, LoginError, LoginFailure, Step};
+use crate::replication::Replication;
 use crate::session::ClientSession;
-use crate::settings::{self, Settings};
-use crate::slots::{DatabaseIndex, PoolIndex};
+use crate::settings::Settings;
+use crate::slots::PoolIndex;
+use crate::switches;
 use crate::tls::settings::Acceptor;
 use crate::tls::{HANDSHAKE_RECORD, TlsError, certificate};
 use crate::upstream::{Pool, PoolKey, ServerParameters};
-use crate::users::Secret;
 
 use super::Worker;
 use super::clients::Flow;
@@ -29,8 +31,12 @@ use super::clients::Flow;
 /// The longest answer to an authentication request.
 const PASSWORD_MAX: usize = 10_000;
 
-/// Why a login is refused: the code and the words for the client.
-type Refusal = (SqlState<'static>, String);
+/// Why a login is refused: for the metrics, and the code and the words for the client.
+type Refusal = (LoginFailure, SqlState<'static>, String);
+
+fn refusal(error: &LoginError) -> Refusal {
+    (error.failure(), error.sql_state(), error.to_string())
+}
 
 impl Worker {
     pub(super) fn first_packet(&mut self, slot: ClientSlot, input: &mut Input<'_>) -> Flow {
@@ -60,11 +66,18 @@ impl Worker {
                     FirstPacket::Cancel(key) => {
                         self.counters.cancel_requests.fetch_add(1, Ordering::Relaxed);
                         self.clients[slot].state = ClientState::Cancelling { since: self.now };
-                        self.route_cancel(key, Requester { worker: self.index, client: slot });
+                        self.route_cancel(&key, Requester { worker: self.index, client: slot });
                     }
                     FirstPacket::Startup(startup) => {
-                        if let Err((code, message)) = self.start_login(slot, startup) {
-                            self.refuse_login(slot, code, &message);
+                        let started = self.start_login(slot, startup);
+                        if let Err((failure, code, message)) = started {
+                            self.fail_login(slot, failure, code, &message);
+                        }
+                        let is_looked_up =
+                            self.clients.get(slot).is_some_and(|it| it.looking_up().is_some());
+                        if is_looked_up && !input.is_empty() {
+                            // It would be kept until then.
+                            return self.violation(slot, "received data before the challenge");
                         }
                     }
                 }
@@ -122,74 +135,108 @@ impl Worker {
         let Some(tls) = connection.encryption() else {
             let demands_tls = mode.is_some_and(SslMode::demands_tls) && !connection.is_local();
             let message = "unencrypted connections are not admitted: connect with sslmode=require";
-            let refused = (SqlState::INVALID_AUTHORIZATION, message.to_owned());
+            let code = SqlState::INVALID_AUTHORIZATION;
+            let refused = (LoginFailure::Encryption, code, message.to_owned());
             return if demands_tls { Err(refused) } else { Ok(ClientProof::default()) };
         };
-        let common_name = tls.peer_certificate().map(certificate::common_name).transpose();
-        let common_name = common_name.map_err(|error| {
-            (SqlState::INVALID_AUTHORIZATION, format!("the client's certificate: {error}"))
-        })?;
+        let certificate = tls.peer_certificate();
+        let common_name =
+            certificate.map(certificate::common_name).transpose().map_err(|error| {
+                let message = format!("the client's certificate: {error}");
+                (LoginFailure::Certificate, SqlState::INVALID_AUTHORIZATION, message)
+            })?;
         Ok(ClientProof {
+            has_certificate: certificate.is_some(),
             common_name: common_name.flatten(),
             has_to_name_user: mode == Some(SslMode::VerifyFull),
-            end_point: tls.own_end_point(),
         })
     }
 
     fn start_login(&mut self, slot: ClientSlot, startup: Startup<'_>) -> Result<(), Refusal> {
         let proof = self.client_proof(slot)?;
-        let full = |message| (SqlState::TOO_MANY_CONNECTIONS, message);
-        let place = self.place_for_client().map_err(full)?;
-        let mut account = self.account(startup)?;
-        account.places.push(place);
+        let (applicant, demand) = self.applicant(slot, startup, &proof)?;
+        let applicant = Box::new(applicant);
         let mut out = Vec::new();
         // Clients accept this message only before the first about authentication.
         if let Some(options) = unknown_options(startup) {
-            backend::encode_negotiate_protocol(&mut out, options.into_iter());
+            let version = startup.protocol.min(PROTOCOL_3_2);
+            backend::encode_negotiate_protocol(&mut out, version, options.into_iter());
         }
-        let method = self.shared.config.authentication;
-        let exchange = login::begin(method, &account.user, &proof, &mut out)
-            .map_err(|error| (error.sql_state(), error.to_string()))?;
-        let client = &mut self.clients[slot];
-        if let Some(exchange) = exchange {
-            client.enter_login_stage(LoginStage::Authenticating(account, exchange));
-            self.send_to_client(slot, &out);
-        } else {
-            client.enter_login_stage(LoginStage::AwaitingParameters(account, None));
-            self.authenticated(slot, out);
+        if startup.protocol >= PROTOCOL_3_2 {
+            self.clients[slot].key.lengthen();
+        }
+        match demand {
+            Demand::Nothing => self.admit(slot, applicant, out),
+            Demand::Password(method) => self.find_user(slot, applicant, method, out),
+            Demand::SystemUser { map } => {
+                let inquiry = Inquiry::SystemUser { map };
+                self.find_system_user(slot, applicant, inquiry, &out)
+                    .map_err(|error| refusal(&error))?;
+            }
         }
         Ok(())
     }
 
-    /// Returns who the client says it is and what it asks for.
-    fn account(&mut self, startup: Startup<'_>) -> Result<Account, Refusal> {
-        let violation = |message: &str| (SqlState::PROTOCOL_VIOLATION, message.to_owned());
-        let parameters = text_parameters(startup)
-            .ok_or_else(|| violation("start-up parameters must be UTF-8"))?;
+    /// Returns who the client says it is and what it asks for, and what it has to prove.
+    fn applicant(
+        &self,
+        slot: ClientSlot,
+        startup: Startup<'_>,
+        proof: &ClientProof,
+    ) -> Result<(Applicant, Demand), Refusal> {
+        let protocol = |code, message: &str| (LoginFailure::Protocol, code, message.to_owned());
+        let parameters = text_parameters(startup).ok_or_else(|| {
+            protocol(SqlState::PROTOCOL_VIOLATION, "start-up parameters must be UTF-8")
+        })?;
         let get = |wanted: &str| {
             parameters.iter().rfind(|(name, _)| name == wanted).map(|(_, value)| value.clone())
         };
         let user = get("user").filter(|user| !user.is_empty()).ok_or_else(|| {
             let message = "no PostgreSQL user name specified in startup packet";
-            (SqlState::INVALID_AUTHORIZATION, message.to_owned())
+            protocol(SqlState::INVALID_AUTHORIZATION, message)
         })?;
-        if get("replication").is_some_and(|value| !matches!(&*value, "false" | "off" | "no" | "0"))
-        {
-            let message = "replication connections are not admitted by transactions: \
-                           connect to the server directly";
-            return Err((SqlState::FEATURE_NOT_SUPPORTED, message.to_owned()));
-        }
+        let replication = get("replication").map_or(Ok(None), |value| Replication::parse(&value));
+        let replication = replication
+            .map_err(|error| protocol(SqlState::INVALID_PARAMETER_VALUE, &error.to_string()))?;
         let name = get("database").filter(|name| !name.is_empty()).unwrap_or_else(|| user.clone());
-        let shared = Arc::clone(&self.shared);
-        let (database, entry) = shared.database(&name).ok_or_else(|| {
-            (SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" is not configured here"))
+        let request = Request {
+            peer: self.peer_ip(slot)?,
+            is_encrypted: self.clients[slot].connection.encryption().is_some(),
+            user: &user,
+            database: &name,
+            // As in PostgreSQL, logical replication is a connection to its database.
+            is_replication: replication == Some(Replication::Physical),
+        };
+        let config = &self.shared.config;
+        let demand = login::demand(config.authentication, config.hba.as_ref(), &request, proof)
+            .map_err(|error| refusal(&error))?;
+        let (database, entry) = self.shared.database(&name).ok_or_else(|| {
+            let message = format!("database \"{name}\" is not configured here");
+            (LoginFailure::Database, SqlState::INVALID_CATALOG_NAME, message)
         })?;
-        let settings = session_settings(&parameters, entry.mode)?;
+        // What is replicated has a connection of its own, whichever the mode.
+        let mode = if replication.is_some() { PoolMode::Session } else { entry.mode };
+        let settings = session_settings(&parameters, mode)?;
         let class = self.class_of(&user, &settings);
-        let pool = self.pool(database, entry, &name, &user);
+        let own = self.shared.config.user_settings.get(&user).map(|user| user.timeouts);
+        let timeouts = own.unwrap_or_default().over(entry.timeouts);
+        let key = PoolKey {
+            database,
+            server_database: entry.server_database.clone().unwrap_or(name),
+            user: entry.server_user.clone().unwrap_or_else(|| user.clone()),
+            replication,
+        };
         let first_settings = settings.clone();
         let session = ClientSession { settings, first_settings, ..ClientSession::default() };
-        Ok(Account { user: user.into(), class, pool, session, places: Vec::new() })
+        Ok((Applicant { user: user.into(), class, key, timeouts, session }, demand))
+    }
+
+    /// Returns where a client is; `None` is on this machine, by a Unix-domain socket.
+    fn peer_ip(&self, slot: ClientSlot) -> Result<Option<IpAddr>, Refusal> {
+        self.clients[slot].connection.peer_ip().map_err(|error| {
+            let message = format!("the client has gone: {error}");
+            (LoginFailure::Protocol, SqlState::CONNECTION_FAILURE, message)
+        })
     }
 
     fn class_of(&self, user: &str, settings: &Settings) -> Class {
@@ -199,36 +246,23 @@ impl Worker {
         if is_high { Class::High } else { Class::Normal }
     }
 
-    pub(super) fn pool(
-        &mut self,
-        database: DatabaseIndex,
-        entry: &Database,
-        asked: &str,
-        client: &str,
-    ) -> PoolIndex {
-        let key = PoolKey {
-            database,
-            server_database: entry.server_database.as_deref().unwrap_or(asked).to_owned(),
-            user: entry.server_user.as_deref().unwrap_or(client).to_owned(),
-        };
+    /// Returns the pool of a client that has been let in; makes it if there is none.
+    pub(super) fn pool(&mut self, key: PoolKey) -> PoolIndex {
         if let Some(pool) = self.upstreams.find_pool(&key) {
             return pool;
         }
-        if entry.limits.min_connections > 0 {
-            self.announce_pool(&key);
-        }
+        self.announce_pool(&key);
+        let bounds = self.bounds_of_pool(&key);
         let shared = &self.shared;
-        let bounds = self.bounds_of_pool(&key, shared.server_of[database.0]);
         self.upstreams.pool(key, |key| {
-            let secret = match &entry.server_password {
-                Some(password) => Some(Secret::Plain(password.clone())),
-                None => shared.config.users.get(key.user.as_bytes()).cloned(),
-            };
+            let entry = &shared.config.databases[key.database.0];
+            let found = (&shared.config.users, shared.lookups(key.database));
+            let password = entry.server_password.as_deref();
             let channel_binding = entry.tls.channel_binding;
-            let user = key.user.clone();
-            let users = shared.config.users.clone();
-            let credentials = Credentials { user, secret, users, channel_binding };
-            Pool::new(key, shared.server_of[database.0], entry.mode, credentials, bounds)
+            let credentials = Credentials::new(key.user.clone(), password, found, channel_binding);
+            let server = shared.server_of[key.database.0];
+            let mode = if key.replication.is_some() { PoolMode::Session } else { entry.mode };
+            Pool::new(key, server, mode, credentials, bounds)
         })
     }
 
@@ -246,27 +280,40 @@ impl Worker {
         }
         let (message, _) = peeked.take();
         let client = &mut self.clients[slot];
-        let ClientState::LoggingIn { stage: LoginStage::Authenticating(account, exchange), .. } =
-            &mut client.state
+        let ClientState::LoggingIn {
+            stage: LoginStage::Authenticating(applicant, exchange), ..
+        } = &mut client.state
         else {
             debug_assert!(false, "only a client that authenticates comes here");
             return Flow::Wait;
         };
         let mut out = Vec::new();
-        let users = &self.shared.config.users;
-        match login::answer(exchange, &account.user, users, message.payload(), &mut out) {
+        match login::answer(exchange, &applicant.user, message.payload(), &mut out) {
             Ok(Step::Continue) => self.send_to_client(slot, &out),
             Ok(Step::Proved) => {
-                client.await_parameters();
-                self.authenticated(slot, out);
+                if let Some(applicant) = client.take_applicant() {
+                    self.admit(slot, applicant, out);
+                }
             }
-            Err(error) => self.refuse_login(slot, error.sql_state(), &error.to_string()),
+            Err(error) => {
+                if let (LoginError::Password { .. }, Some(lookups)) =
+                    (&error, self.shared.lookups(applicant.key.database))
+                {
+                    lookups.doubt(&applicant.user);
+                }
+                self.fail_login_by(slot, &error);
+            }
         }
         Flow::Next
     }
 
-    /// Tells the client that it is who it says it is, after `out`.
-    fn authenticated(&mut self, slot: ClientSlot, mut out: Vec<u8>) {
+    /// Lets a client in that is who it says it is, and tells it so, after `out`.
+    pub(super) fn admit(&mut self, slot: ClientSlot, applicant: Box<Applicant>, mut out: Vec<u8>) {
+        let Applicant { user, class, key, timeouts, session } = *applicant;
+        let pool = self.pool(key);
+        let account = Account { user, class, timeouts, pool, session, place: None };
+        self.accept_applicant(slot);
+        self.clients[slot].enter_login_stage(LoginStage::AwaitingParameters(account, None));
         if let Err(message) = self.admit_client(slot) {
             self.send_to_client(slot, &out);
             return self.refuse_for_room(slot, &message);
@@ -276,8 +323,26 @@ impl Worker {
         self.await_parameters(slot);
     }
 
+    /// Refuses a client that has been let in, for want of a server.
     pub(super) fn refuse_login(&mut self, slot: ClientSlot, code: SqlState<'_>, message: &str) {
-        self.counters.logins_failed.fetch_add(1, Ordering::Relaxed);
+        self.fail_login(slot, LoginFailure::Server, code, message);
+    }
+
+    /// Refuses a client because of what it has shown.
+    pub(super) fn fail_login_by(&mut self, slot: ClientSlot, error: &LoginError) {
+        self.fail_login(slot, error.failure(), error.sql_state(), &error.to_string());
+    }
+
+    /// Refuses a client, and counts it.
+    pub(super) fn fail_login(
+        &mut self,
+        slot: ClientSlot,
+        failure: LoginFailure,
+        code: SqlState<'_>,
+        message: &str,
+    ) {
+        self.counters.login_failures[failure as usize].fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(failure = failure.label(), "login refused");
         self.end_client(slot, Severity::Fatal, code, message);
     }
 
@@ -286,7 +351,7 @@ impl Worker {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
-        let key = client.key;
+        let key = client.key.shown();
         // It may have been told meanwhile that the login takes too long.
         let Some(account) = client.finish_login() else {
             return;
@@ -298,7 +363,7 @@ impl Worker {
             let own = own.and_then(|name| account.session.settings.get(name));
             backend::encode_parameter_status(&mut out, name, own.map_or(value, str::as_bytes));
         }
-        backend::encode_backend_key_data(&mut out, key);
+        backend::encode_backend_key_data(&mut out, &key);
         backend::encode_ready_for_query(&mut out, TransactionStatus::Idle);
         self.send_to_client(slot, &out);
         self.follow_ups.resume_client(slot);
@@ -320,7 +385,7 @@ fn text_parameters(startup: Startup<'_>) -> Option<Vec<(String, String)>> {
 fn unknown_options(startup: Startup<'_>) -> Option<Vec<&[u8]>> {
     let names = startup.parameters().map(|(name, _)| name);
     let options: Vec<&[u8]> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
-    (startup.protocol != PROTOCOL_3_0 || !options.is_empty()).then_some(options)
+    (startup.protocol > PROTOCOL_3_2 || !options.is_empty()).then_some(options)
 }
 
 /// Returns what a client's start-up packet sets, in the form that every connection gets.
@@ -331,17 +396,17 @@ fn session_settings(parameters: &[(String, String)], mode: PoolMode) -> Result<S
             ("user" | "database" | "replication", _) => {}
             (name, _) if name.starts_with("_pq_.") => {}
             ("options", PoolMode::Transaction) => {
-                wanted.extend(settings::command_line_options(value).ok_or_else(|| {
+                wanted.extend(switches::settings(value).ok_or_else(|| {
                     let message = format!(
                         "options {value:?} cannot be followed in transaction mode: \
                          use -c name=value, or session mode"
                     );
-                    (SqlState::FEATURE_NOT_SUPPORTED, message)
+                    (LoginFailure::Protocol, SqlState::FEATURE_NOT_SUPPORTED, message)
                 })?);
             }
             _ => wanted.push((name.clone(), value.clone())),
         }
     }
     Settings::from_parameters(wanted.iter().map(|(name, value)| (&**name, &**value)))
-        .map_err(|error| (SqlState::PROTOCOL_VIOLATION, error.to_string()))
+        .map_err(|error| (LoginFailure::Protocol, SqlState::PROTOCOL_VIOLATION, error.to_string()))
 }

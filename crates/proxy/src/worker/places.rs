@@ -36,7 +36,8 @@ use crate::config::PoolMode;
 use crate::handshake::Question;
 use crate::mailbox::Message;
 use crate::slots::{DatabaseIndex, PoolIndex, ServerIndex};
-use crate::upstream::{PoolBounds, PoolKey, Upstream, UpstreamSlot, UpstreamState};
+use crate::timeouts::ShownBound;
+use crate::upstream::{PoolBounds, PoolKey, Upstream, UpstreamSlot};
 
 use super::Worker;
 
@@ -58,6 +59,9 @@ impl Worker {
     /// Opens connections of a pool for the clients that wait, or lets the pool wait for places.
     pub(super) fn open_for_waiting(&mut self, pool: PoolIndex) {
         while let Some(want) = self.want(pool) {
+            if !self.upstreams.may_open_more() {
+                return;
+            }
             let Some(place) = self.take_place(pool, &want) else { return };
             // A server that has no more to give is asked with one connection at a time.
             if !self.open_with(pool, place) || self.upstreams[pool].refused.is_some() {
@@ -89,17 +93,16 @@ impl Worker {
         PoolOfWorker { worker: self.index, pool }
     }
 
-    /// Returns what a pool lacks, if anything. A connection in quarantine is expected: the server
+    /// Returns what a pool lacks, if anything. A connection that is withheld is expected: the server
     /// that has to end its quarantine has to accept a new connection too.
     fn want(&mut self, pool: PoolIndex) -> Option<Want> {
         self.forget_those_served(pool);
         let state = &self.upstreams[pool];
         let opening = state.opening();
-        let is_quarantined = |it: &Upstream| matches!(it.state(), UpstreamState::Quarantined);
         let (line, expected) = if !state.sessions.is_empty() {
             (state.sessions.front(), 0)
         } else if opening < state.waiting.len() {
-            let expected = opening + self.upstreams.count(pool, is_quarantined);
+            let expected = opening + self.upstreams.count(pool, Upstream::is_withheld);
             (state.waiting.get(expected), expected)
         } else {
             (state.awaiting_parameters.first().filter(|_| opening == 0), 0)
@@ -157,7 +160,7 @@ impl Worker {
     fn open_with(&mut self, pool: PoolIndex, place: Place) -> bool {
         if self.upstreams[pool].mode == PoolMode::Transaction {
             return match self.open(pool, None, place) {
-                Ok(_) => true,
+                Ok(opened) => opened.is_some(),
                 Err(error) => {
                     self.opening_failed(pool, None, &error);
                     false
@@ -168,8 +171,9 @@ impl Worker {
             return false;
         };
         match self.open(pool, Some(waiter), place) {
-            Ok(upstream) => self.clients[waiter].set_own_upstream(upstream),
-            Err(error) => self.refuse_login_without_server(waiter, pool, &error),
+            Ok(Some(upstream)) => self.clients[waiter].set_own_upstream(upstream),
+            Ok(None) => self.hold_session(pool, waiter),
+            Err(error) => self.opening_failed(pool, Some(waiter), &error),
         }
         true
     }
@@ -303,8 +307,7 @@ impl Worker {
     /// Lets a client of session mode wait again: the server has no connection to give, because
     /// others have them.
     pub(super) fn await_place_again(&mut self, slot: ClientSlot, pool: PoolIndex) {
-        if let Some(client) = self.clients.get_mut(slot) {
-            client.forget_own_upstream();
+        if self.clients.get_mut(slot).is_some_and(Client::unset_own_upstream) {
             self.upstreams[pool].sessions.push_front(slot);
         }
     }
@@ -347,28 +350,27 @@ impl Worker {
 
     /// Sets permits aside that wait for a place, and fails transactions that have waited too long.
     fn sweep_waiting(&mut self, pool: PoolIndex) {
-        let limit = self.shared.config.timeouts.queue;
         let mut late = Vec::new();
         for &slot in &self.upstreams[pool].waiting {
             let Some(client) = self.clients.get_mut(slot) else { continue };
-            let asked = client.asked_at();
+            let (asked, limit) = (client.asked_at(), client.timeouts().and_then(|it| it.queue));
             let Some(TransactionState::AwaitingUpstream(permit)) = client.transaction_mut() else {
                 continue;
             };
             permit.set_aside(Instant::now());
             let age = asked.map(|asked| self.now.saturating_duration_since(asked));
-            if limit.is_some() && age >= limit {
-                late.push(slot);
-            }
+            late.extend(limit.filter(|&limit| age >= Some(limit)).map(|limit| (slot, limit)));
         }
-        let Some(limit) = limit.filter(|_| !late.is_empty()) else { return };
+        if late.is_empty() {
+            return;
+        }
         let why = self.why_no_connection(pool).unwrap_or_default();
-        let message = format!(
-            "canceling statement: it waited for a connection longer than the queue timeout \
-             (timeouts.queue = {}): {why}",
-            humantime::format_duration(limit)
-        );
-        for slot in late {
+        for (slot, limit) in late {
+            let message = format!(
+                "canceling statement: it waited for a connection longer than the queue timeout \
+                 ({}): {why}",
+                ShownBound("queue", limit)
+            );
             self.refuse_transaction(slot, SqlState::QUERY_CANCELED, &message);
         }
         self.open_for_waiting(pool);
@@ -397,11 +399,19 @@ impl Worker {
         if self.upstreams.count(pool, |it| !it.is_closing()) >= wanted {
             return;
         }
-        let counts = &self.upstreams[pool].bounds.counts;
-        let Some(place) = self.shared.accounts.upstreams.take_spare(counts) else { return };
         // Until it is logged in, it may fail.
         self.upstreams[pool].keeps_open_at = Some(self.now + KEEP_OPEN_PAUSE);
-        self.open_with(pool, place);
+        self.open_spare(pool);
+    }
+
+    /// Opens a connection that nobody waits for, if that takes nobody's place.
+    pub(super) fn open_spare(&mut self, pool: PoolIndex) {
+        let counts = &self.upstreams[pool].bounds.counts;
+        if let Some(place) = self.shared.accounts.upstreams.take_spare(counts)
+            && let Err(error) = self.open(pool, None, place)
+        {
+            self.opening_failed(pool, None, &error);
+        }
     }
 
     /// Returns whether an idle connection may be closed because it is not used.
@@ -411,14 +421,16 @@ impl Worker {
     }
 
     /// Returns how many connections a pool may have, and how many it keeps.
-    pub(super) fn bounds_of_pool(&self, key: &PoolKey, server: ServerIndex) -> PoolBounds {
+    pub(super) fn bounds_of_pool(&self, key: &PoolKey) -> PoolBounds {
+        let server = self.shared.server_of[key.database.0];
         let config = &self.shared.config;
         let counts = self.shared.accounts.of_pool(config, key, server);
         let kept_open = config.databases[key.database.0].limits.min_connections as usize;
         let workers = self.shared.mailboxes.len();
         // The first event loops have one more where they do not divide.
         let share = (kept_open + workers - 1 - self.index.0) / workers;
-        PoolBounds { counts, kept_open: share }
+        let kept_open = if key.replication.is_none() { share } else { 0 };
+        PoolBounds { counts, kept_open }
     }
 
     /// Makes the pools that keep connections open and whose user is known before any client comes.
@@ -429,13 +441,22 @@ impl Worker {
             if let (true, Some(user), Some(name)) =
                 (database.limits.min_connections > 0, &database.server_user, name)
             {
-                self.pool(DatabaseIndex(index), database, name, user);
+                self.pool(PoolKey {
+                    database: DatabaseIndex(index),
+                    server_database: name.clone(),
+                    user: user.clone(),
+                    replication: None,
+                });
             }
         }
     }
 
-    /// Makes the same pool in the other event loops, where a share of its connections is kept open.
+    /// Makes the same pool in the other event loops if a share of its connections is kept open there.
     pub(super) fn announce_pool(&self, key: &PoolKey) {
+        let kept_open = self.shared.config.databases[key.database.0].limits.min_connections;
+        if kept_open == 0 || key.replication.is_some() {
+            return;
+        }
         for (worker, mailbox) in self.shared.mailboxes.iter().enumerate() {
             if worker != self.index.0 {
                 mailbox.post(Message::KeepOpen { key: key.clone() });
@@ -446,9 +467,7 @@ impl Worker {
     /// Makes a pool that another event loop has announced.
     pub(super) fn pool_announced(&mut self, key: &PoolKey) {
         if self.stopping.is_none() && self.upstreams.find_pool(key).is_none() {
-            let shared = Arc::clone(&self.shared);
-            let database = &shared.config.databases[key.database.0];
-            self.pool(key.database, database, &key.server_database, &key.user);
+            self.pool(key.clone());
         }
     }
 
@@ -465,34 +484,12 @@ impl Worker {
         let named = (database.database, database.server_database.as_str());
         let (accounts, config) = (&self.shared.accounts, &self.shared.config);
         let counts = accounts.of_client(config, &account.user, named);
-        if counts.is_empty() {
-            return Ok(());
-        }
         let place = accounts.clients.take(&counts);
         let place = place.map_err(|full| accounts::too_many_clients(config, &full))?;
         if let Some(account) = self.clients[slot].account_mut() {
-            account.places.push(place);
+            account.place = Some(place);
         }
         Ok(())
-    }
-
-    /// Returns the place of a client that has sent its first packet.
-    ///
-    /// # Errors
-    /// There are too many clients: what to tell this one.
-    pub(super) fn place_for_client(&self) -> Result<Place, String> {
-        let clients = &self.shared.accounts.clients;
-        let counts = clients.counts([(Bound::All, u32::MAX)]);
-        clients.take(&counts).map_err(|full| {
-            self.counters.clients_refused.fetch_add(1, Ordering::Relaxed);
-            accounts::too_many_clients(&self.shared.config, &full)
-        })
-    }
-
-    /// Returns what to tell a client whose login takes too long because it has no connection.
-    pub(super) fn login_without_place(&self, slot: ClientSlot) -> Option<String> {
-        let pool = self.clients.get(slot)?.awaiting_parameters()?.pool;
-        self.why_no_connection(pool)
     }
 
     /// Refuses a client for which there is no room.

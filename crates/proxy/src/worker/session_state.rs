@@ -25,11 +25,14 @@ use crate::config::{Database, PoolMode, SessionStateCheck, SessionStatePolicy};
 use crate::session;
 use crate::session_state::inspection::{self, Findings};
 use crate::session_state::{self, Due, Kind, Kinds};
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 use crate::slots::PoolIndex;
 use crate::upstream::{Upstream, UpstreamSlot, UpstreamState};
 
 use super::Worker;
+
+/// A session that has failed to answer so often because it was cancelled, is asked no more.
+const FAILURES_MAX: u32 = 3;
 
 impl Worker {
     /// Returns the configured database of a pool.
@@ -49,19 +52,24 @@ impl Worker {
 
     /// Asks a connection, on which nothing is owed, what its client has left behind.
     pub(super) fn inspect(&mut self, slot: ClientSlot, upstream: UpstreamSlot, due: Due) {
+        self.ask(slot, upstream, Findings::new(due, 0));
+    }
+
+    fn ask(&mut self, slot: ClientSlot, upstream: UpstreamSlot, findings: Findings) {
         let server = &mut self.upstreams[upstream];
         let Some(client) = self.clients[slot].session_mut() else {
             debug_assert!(false, "only a client that is logged in has transactions");
             return;
         };
-        server.session.watch.findings = Some(Findings::new(due.asked, due.unseen));
+        let asked = findings.due.asked;
+        server.session.watch.findings = Some(findings);
         // One answer more may be on its way than is known: this one could be taken for it.
         if server.session.replies.is_uncertain() {
             return self.inspected(upstream);
         }
         let names = client.settings.custom_names().chain(client.custom_names.iter());
         let mut out = Vec::new();
-        frontend::encode_query(&mut out, inspection::query(due.asked, names).as_bytes());
+        frontend::encode_query(&mut out, inspection::query(asked, names).as_bytes());
         server.session.own_error = None;
         server.session.own_query_sent();
         self.counters.inspections.fetch_add(1, Ordering::Relaxed);
@@ -81,10 +89,17 @@ impl Worker {
             return;
         };
         let error = server.session.own_error.take();
+        let is_cancelled = error
+            .as_deref()
+            .is_some_and(|error| error_response::field(error, b'C') == SqlState::QUERY_CANCELED.0);
+        if is_cancelled && findings.failures < FAILURES_MAX {
+            // A cancel request for the transaction that has ended came late.
+            return self.ask(slot, upstream, Findings::new(findings.due, findings.failures + 1));
+        }
         if error.is_some() || server.session.replies.is_uncertain() {
             findings.kinds = findings.kinds.with(Kind::Unknown);
-        } else if findings.has_settings {
-            self.take_over_settings(slot, upstream, &findings);
+        } else if findings.due.asked.contains(Kind::Settings) {
+            findings.kinds = findings.kinds.union(self.take_over(slot, upstream, &findings));
         }
         // Functions may have made settings that no server lists. They may stay with their client.
         let check = self.database_of(pool).session_state_check;
@@ -106,35 +121,42 @@ impl Worker {
     }
 
     /// The settings that were found are those of the connection and of its client. What the client
-    /// has set back is what it was at the login.
-    fn take_over_settings(&mut self, slot: ClientSlot, upstream: UpstreamSlot, found: &Findings) {
+    /// has set back is what it was at the login. Returns whether there is one that cannot follow.
+    fn take_over(&mut self, slot: ClientSlot, upstream: UpstreamSlot, found: &Findings) -> Kinds {
         let (Some((server, pool)), Some(client)) =
             (self.upstreams.with_pool(upstream), self.clients[slot].session_mut())
         else {
             debug_assert!(false, "an inspection is of a client's connection");
-            return;
+            return Kinds::of(Kind::Unknown);
         };
-        let pairs = found.settings.iter().map(|(name, value)| (&**name, &**value));
-        let is_changed = |(name, value): &(&str, &str)| {
-            *name != "session_authorization" || *value != pool.key.user
+        let first = &client.first_settings;
+        // What its start-up packet could set, can be set again.
+        let is_first = |(name, _): &&(String, String)| first.get(name).is_some();
+        let is_other_user = |(name, value): &&(String, String)| {
+            name != "session_authorization" || *value != pool.key.user
         };
-        let found = Settings::from_pairs(pairs.filter(is_changed));
+        // A custom setting has no other value when it has been set back.
+        let is_set = |(name, value): &&(String, String)| {
+            !value.is_empty() || !settings::is_custom_name(name) || first.get(name).is_none()
+        };
+        let follow = found.settings.iter().filter(is_other_user).filter(is_set);
+        let follow = follow.chain(found.fixed.iter().filter(is_first));
+        let settings = Settings::from_pairs(follow.map(|(name, value)| (&**name, &**value)));
         let mut reports = Vec::new();
-        for (name, value) in client.first_settings.iter() {
-            let is_it = |(known, _): &&(Box<[u8]>, Box<[u8]>)| known.eq_ignore_ascii_case(name);
-            let reported = pool.parameters.iter().flatten().find(is_it);
-            if let Some((name, _)) = reported
-                && std::str::from_utf8(name).is_ok_and(|name| found.get(name).is_none())
-            {
-                backend::encode_parameter_status(&mut reports, name, value);
+        for (reported, _) in pool.parameters.iter().flatten() {
+            let name = std::str::from_utf8(reported).unwrap_or_default();
+            if let Some(value) = first.get(name).filter(|_| settings.get(name).is_none()) {
+                backend::encode_parameter_status(&mut reports, reported, value.as_bytes());
             }
         }
-        server.session.settings = found.clone();
-        client.settings = found;
+        let cannot_follow = !found.fixed.iter().all(|pair| is_first(&pair));
+        server.session.settings = settings.clone();
+        client.settings = settings;
         client.settings.complete(&client.first_settings);
         if !reports.is_empty() {
             self.send_to_client(slot, &reports);
         }
+        if cannot_follow { Kinds::of(Kind::FixedSetting) } else { Kinds::NONE }
     }
 
     /// The client keeps its connection because of these, or not any more because there are none.

@@ -10,11 +10,12 @@ use tidegate_wire::backend::{self, TransactionStatus, encode_ready_for_query};
 use tidegate_wire::frame::{HEADER_LEN, frame};
 use tidegate_wire::frontend::{self, encode_query, tag};
 use tidegate_wire::input::{Input, Side};
-use tidegate_wire::startup::{FirstPacket, encode_cancel, encode_startup};
+use tidegate_wire::startup::{CancelKey, FirstPacket, encode_cancel, encode_startup};
 
 use super::*;
 use crate::config::ListenAddress;
 use crate::config_file::ConfigFile;
+use crate::slots::INDEX_BITS;
 
 /// Turns within which everything has happened.
 const TURNS_MAX: usize = 1_000;
@@ -50,7 +51,9 @@ impl Loop {
         let accounts = Arc::new(crate::account(&config, &servers, &regulated, &mailboxes));
         let shared = Arc::new(Shared {
             acceptor: None,
-            connectors: config.databases.iter().map(|_| None).collect(),
+            lookups: vec![None; config.databases.len()],
+            system_users: None,
+            connectors: config.databases.iter().map(|_| vec![None]).collect(),
             config,
             servers,
             accounts,
@@ -167,6 +170,48 @@ fn the_last_event_of_a_client_does_not_hit_the_one_that_takes_its_slot() {
     assert_eq!(this.receive(&mut newcomer, b'Z'), Some(()), "the newcomer is logged in");
 }
 
+/// The server closes a connection while the proxy still prepares it for a client: nothing of the
+/// client's has been sent, so it gets another connection and learns of nothing.
+#[test]
+fn a_connection_that_dies_before_its_client_is_heard_is_replaced() {
+    let mut this = Loop::new("control = \"fixed:1\"");
+    let mut client = TcpStream::connect(this.address).unwrap();
+    client.set_nonblocking(true).unwrap();
+    let mut packet = Vec::new();
+    let parameters =
+        [(&b"user"[..], &b"u"[..]), (b"database", b"d"), (b"application_name", b"mine")];
+    encode_startup(&mut packet, parameters);
+    client.write_all(&packet).unwrap();
+    let stream = this.accept_upstream();
+    let mut first = Backend { stream, received: Vec::new(), status: None };
+    let mut received = Vec::new();
+    this.until(|_| {
+        assert!(first.answer());
+        read(&mut client, &mut received).unwrap();
+        tags(&received).contains(&b'Z').then_some(())
+    });
+    client.write_all(&message(4)).unwrap();
+    let mut settings = Vec::new();
+    this.until(|_| {
+        read(&mut first.stream, &mut settings).unwrap();
+        tags(&settings).contains(&tag::QUERY).then_some(())
+    });
+    let words = String::from_utf8_lossy(&settings).into_owned();
+    assert!(words.contains("application_name") && !words.contains("SELECT 1\0"), "{words}");
+    drop(first);
+
+    let stream = this.accept_upstream();
+    let mut second = Backend { stream, received: Vec::new(), status: None };
+    received.clear();
+    this.until(|_| {
+        assert!(second.answer());
+        read(&mut client, &mut received).unwrap();
+        (!received.is_empty()).then_some(())
+    });
+    assert_eq!(tags(&received), b"Z", "the answer and no error");
+    assert_eq!(this.worker.counters.transactions_put_back.load(Ordering::Relaxed), 1);
+}
+
 /// A token finds the connection it was made for, and none of another kind or generation.
 #[test]
 fn tokens_name_one_connection() {
@@ -257,8 +302,8 @@ impl Backend {
                 Ok(Some(FirstPacket::Startup(_))) => {
                     self.status = Some(TransactionStatus::Idle);
                     out.extend_from_slice(b"R\0\0\0\x08\0\0\0\0");
-                    let key = CancelKey { process_id: 7, secret: 7 };
-                    backend::encode_backend_key_data(&mut out, key);
+                    let key = CancelKey { process_id: 7, secret: [7; 4].into() };
+                    backend::encode_backend_key_data(&mut out, &key);
                     out.extend_from_slice(&ready());
                 }
                 Ok(None) => return true,
@@ -318,7 +363,8 @@ impl World {
                 let slots = self.this.worker.clients.slots();
                 if let Some(index) = at(client, slots.len()) {
                     let mut packet = Vec::new();
-                    encode_cancel(&mut packet, self.this.worker.clients[slots[index]].key);
+                    let key = self.this.worker.clients[slots[index]].key.shown();
+                    encode_cancel(&mut packet, &key);
                     let mut stream = TcpStream::connect(self.this.address).unwrap();
                     stream.write_all(&packet).unwrap();
                     stream.set_nonblocking(true).unwrap();

@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use tidegate_gate::{Admission, Claim, Outcome, Permit, Request};
+use tidegate_gate::{Admission, Claim, Outcome, Permit, Request, Snapshot};
 use tidegate_wire::backend::TransactionStatus;
 use tidegate_wire::error_response::{self, Severity, SqlState};
 use tidegate_wire::frontend;
@@ -25,6 +25,7 @@ use crate::config::PoolMode;
 use crate::session::ServerSession;
 use crate::settings::Settings;
 use crate::slots::PoolIndex;
+use crate::timeouts::ShownBound;
 use crate::upstream::{Refused, UpstreamSlot};
 
 use super::Worker;
@@ -87,7 +88,7 @@ impl Worker {
         let gate = &self.shared.server(self.upstreams[account.pool].server).gate;
         let request = Request {
             class: account.class,
-            deadline: self.shared.config.timeouts.queue.map(|wait| now + wait),
+            deadline: account.timeouts.queue.map(|wait| now + wait),
             token: slot.to_bits(),
             waker: &self.admitted,
         };
@@ -102,8 +103,9 @@ impl Worker {
             }
             Admission::Refused(full) => {
                 let message = format!(
-                    "too many transactions are waiting for the database ({}); try again later",
-                    full.waiting
+                    "too many transactions are waiting for the database ({}, and waiting_max is \
+                     {}); try again later",
+                    full.waiting, self.shared.config.waiting_max,
                 );
                 self.refuse_transaction(slot, SqlState::TOO_MANY_CONNECTIONS, &message);
                 Flow::Next
@@ -129,12 +131,28 @@ impl Worker {
             Claim::Granted(permit) => self.run_transaction(slot, permit),
             Claim::Waiting(ticket) => *transaction = TransactionState::Queued(ticket),
             Claim::Expired => {
-                let message = "canceling statement: it waited in Tidegate's queue longer than the \
-                               queue timeout";
-                self.refuse_transaction(slot, SqlState::QUERY_CANCELED, message);
+                let message = self.waited_too_long(slot);
+                self.refuse_transaction(slot, SqlState::QUERY_CANCELED, &message);
             }
         }
         self.follow_ups.resume_client(slot);
+    }
+
+    /// Returns what to tell a client that has waited in the queue for as long as it may.
+    fn waited_too_long(&self, slot: ClientSlot) -> String {
+        let words = "canceling statement: it waited in Tidegate's queue longer than the queue \
+                     timeout";
+        let Some(account) = self.clients[slot].account() else {
+            return words.to_owned();
+        };
+        let server = self.shared.server(self.upstreams[account.pool].server);
+        let bound = account.timeouts.queue.map(|time| ShownBound("queue", time).to_string());
+        let Snapshot { limit, waiting, .. } = server.gate.snapshot();
+        format!(
+            "{words} ({}) for one of {limit} permits of the server at {}; {waiting} more wait",
+            bound.unwrap_or_default(),
+            server.address,
+        )
     }
 
     /// Fails the transaction that the client is about to begin, and keeps the client.
@@ -168,9 +186,13 @@ impl Worker {
             return self.start(slot, own, permit);
         }
         let pool = client.account.pool;
-        if let Some(upstream) = self.upstreams.take_idle(pool) {
+        if let Some(upstream) = self.take_rested(pool) {
             return self.lend(slot, upstream, permit);
         }
+        let Some(client) = self.clients[slot].logged_in_mut() else {
+            debug_assert!(false, "looking at idle connections ends no client");
+            return;
+        };
         client.transaction = TransactionState::AwaitingUpstream(permit);
         self.upstreams[pool].waiting.push_back(slot);
         self.open_for_waiting(pool);
@@ -213,7 +235,7 @@ impl Worker {
 
     fn start(&mut self, slot: ClientSlot, upstream: UpstreamSlot, permit: Permit) {
         self.upstreams[upstream].begin_transaction(permit);
-        self.clients[slot].run_on(upstream);
+        self.clients[slot].run_on(upstream, self.now);
     }
 
     /// A query of the proxy's own has been answered on a client's connection.
@@ -295,10 +317,14 @@ impl Worker {
             }
             return;
         }
-        if session.replies.is_quiet() && !is_mid_message {
+        // An error may have answered what came after, and the server skips to a Sync.
+        if session.is_at_rest() && !is_mid_message {
             return self.end_transaction(slot, upstream);
         }
         let outcome = take_outcome(session);
+        if let Some(running) = self.clients[slot].running_mut() {
+            running.since = self.now;
+        }
         if let Some(permit) = server.permit_mut() {
             permit.next_transaction(outcome, Instant::now());
         }
@@ -324,6 +350,7 @@ impl Worker {
                 || self.clients[slot].upstream().is_some(),
             "a client of session mode has a connection of its own"
         );
+        self.keep_for_long_statement(slot, upstream);
         if self.clients[slot].upstream().is_none() {
             self.release_upstream(upstream);
         }
@@ -337,6 +364,24 @@ impl Worker {
         }
     }
 
+    /// Lets a client of transaction mode keep its connection for as long as it has a statement that
+    /// exists only there.
+    fn keep_for_long_statement(&mut self, slot: ClientSlot, upstream: UpstreamSlot) {
+        let server = &self.upstreams[upstream];
+        if !server.session.holds_long_statement
+            || self.upstreams[server.pool].mode == PoolMode::Session
+        {
+            return;
+        }
+        let is_pinned = !server.session.watch.pins.is_empty();
+        let Some(client) = self.clients[slot].logged_in_mut() else {
+            debug_assert!(false, "only a client that is logged in has transactions");
+            return;
+        };
+        let keeps = is_pinned || client.account.session.statements.has_long();
+        client.own_upstream = keeps.then_some(upstream);
+    }
+
     /// Gives a pooled connection that is at rest to a client that waits, or to its pool.
     pub(super) fn release_upstream(&mut self, upstream: UpstreamSlot) {
         let server = &self.upstreams[upstream];
@@ -347,7 +392,7 @@ impl Worker {
         if self.stopping.is_some() {
             return self.close_upstream(upstream);
         }
-        if self.is_to_be_closed(upstream) {
+        if !self.leads_where_it_should(upstream) || self.is_to_be_closed(upstream) {
             self.close_upstream(upstream);
             return self.open_for_waiting(pool);
         }

@@ -10,11 +10,13 @@ use crate::capacity::Place;
 use crate::client::{Client, ClientSlot};
 use crate::config::PoolMode;
 use crate::handshake::{Progress, UpstreamError};
+use crate::hosts::{self, Opening};
 use crate::net::{BatchOutput, Connection, ReadOutcome};
 use crate::replies::Verdict;
 use crate::session::{self, ClientSession};
 use crate::session_state::{self, Kinds};
 use crate::slots::PoolIndex;
+use crate::timeouts::ShownBound;
 use crate::upstream::{Upstream, UpstreamSlot, UpstreamState};
 
 use super::{Source, Worker};
@@ -35,6 +37,8 @@ struct Relayed {
     ready: bool,
     /// A query of the proxy's own was answered.
     own_ready: bool,
+    /// An error on a connection that no client holds: the server is about to close it.
+    last_words: bool,
     /// What the proxy has refused.
     refused: Kinds,
 }
@@ -84,21 +88,39 @@ impl Worker {
         }
     }
 
+    /// Begins to open a connection. Returns `None` if this is not the time for an attempt to reach
+    /// the server: when it comes, all connections are opened that are missing then.
     pub(super) fn open(
         &mut self,
         pool: PoolIndex,
         client: Option<ClientSlot>,
         place: Place,
-    ) -> Result<UpstreamSlot, UpstreamError> {
-        let server = self.shared.server(self.upstreams[pool].server);
-        let connector = self.shared.connector(self.upstreams[pool].key.database);
+    ) -> Result<Option<UpstreamSlot>, UpstreamError> {
+        let (index, database) = (self.upstreams[pool].server, self.upstreams[pool].key.database);
+        let server = self.shared.server(index);
+        let attempt = match server.hosts.begin(self.now) {
+            Opening::Now(attempt) => attempt,
+            Opening::Later(at) => {
+                self.outages.retry_by(at);
+                return Ok(None);
+            }
+        };
+        let peer = attempt.peer();
+        let server = (server, peer, self.shared.connector(database, peer.host));
         let token = |slot| Source::Upstream(slot).token();
         let registry = self.poll.registry();
-        let (for_whom, to, now) = ((client, place), (server, connector), self.now);
-        let slot = self.upstreams.open(pool, for_whom, to, (registry, token), now)?;
-        self.upstreams[slot].retires_at = self.retirement();
-        self.counters.upstream_connects.fetch_add(1, Ordering::Relaxed);
-        Ok(slot)
+        match self.upstreams.open(pool, (client, place), server, (registry, token), self.now) {
+            Ok(slot) => {
+                self.upstreams[slot].attempt = Some(attempt);
+                self.upstreams[slot].retires_at = self.retirement();
+                self.counters.upstream_connects.fetch_add(1, Ordering::Relaxed);
+                Ok(Some(slot))
+            }
+            Err(error) => {
+                self.end_attempt(Some(attempt), &error);
+                Err(error)
+            }
+        }
     }
 
     pub(super) fn upstream_writable(&mut self, slot: UpstreamSlot) {
@@ -134,13 +156,17 @@ impl Worker {
             (b"database", pool.key.server_database.as_bytes()),
         ];
         let client = server.client().and_then(|client| self.clients.get(client));
-        match client.and_then(Client::account) {
-            Some(account) => parameters.extend(account.session.settings.iter()),
-            None => parameters.push((b"application_name", b"tidegate")),
+        if let Some(account) = client.and_then(Client::account) {
+            parameters.extend(account.session.settings.iter());
+        }
+        if let Some(replication) = pool.key.replication {
+            parameters.push((b"replication", replication.value()));
         }
         let mut out = Vec::new();
         startup::encode_startup(&mut out, parameters);
-        server.begin_login(self.shared.accounts.asks(pool.server));
+        // A connection for physical replication runs no queries.
+        let asks = !pool.is_for_replication() && self.shared.accounts.asks(pool.server);
+        server.begin_login(asks);
         if let Err(error) = server.connection.send(&out) {
             self.lose_upstream(slot, &error.into());
         }
@@ -195,7 +221,8 @@ impl Worker {
         let mut input = Input::new(Side::Server, bytes);
         let is_opening = |this: &Worker| this.upstreams.get(slot).map(Upstream::is_opening);
         if is_opening(self) == Some(true) {
-            match self.login_messages(slot, &mut input) {
+            let progress = self.login_messages(slot, &mut input);
+            match progress.and_then(|progress| self.check_role(slot, progress)) {
                 Ok(Progress::Continues) => {}
                 Ok(Progress::Ready) => self.logged_in(slot),
                 Err(error) => self.lose_upstream(slot, &error),
@@ -264,6 +291,7 @@ impl Worker {
         }
         self.upstreams[pool].parameters = Some(parameters);
         self.release_upstream(slot);
+        self.open_missing(pool);
     }
 
     /// Tells those that wait for a connection why there is none.
@@ -274,6 +302,9 @@ impl Worker {
         error: &UpstreamError,
     ) {
         self.counters.upstream_connect_failures.fetch_add(1, Ordering::Relaxed);
+        if hosts::may_pass(error) {
+            return self.hold(pool, client);
+        }
         let (code, message) = self.describe(pool, error);
         let is_full = code == SqlState::TOO_MANY_CONNECTIONS.0 && self.has_others_open(pool);
         if let Some(client) = client {
@@ -294,23 +325,13 @@ impl Worker {
         self.fail_one_waiting(pool, SqlState(&code), &message);
     }
 
-    pub(super) fn refuse_login_without_server(
-        &mut self,
-        client: ClientSlot,
-        pool: PoolIndex,
-        error: &UpstreamError,
-    ) {
-        let (code, message) = self.describe(pool, error);
-        self.refuse_login(client, SqlState(&code), &message);
-    }
-
     /// Returns the code and the words in which a client is told of an upstream error.
     fn describe(&self, pool: PoolIndex, error: &UpstreamError) -> (String, String) {
         let server = &self.shared.server(self.upstreams[pool].server).address;
         match error {
             UpstreamError::Refused { code, message } => (code.clone(), message.clone()),
             other => (
-                SqlState::CONNECTION_FAILURE.0.to_owned(),
+                hosts::sql_state(other).to_owned(),
                 format!("cannot use the database server at {server}: {other}"),
             ),
         }
@@ -328,11 +349,16 @@ impl Worker {
         }
         if let Some(client) = client
             && !gather.bytes().is_empty()
+            // To a client that has sent nothing the connection is unknown, and replaced if it ends.
+            && self.clients.get(client).is_some_and(|it| it.unsent().is_none())
         {
             self.send_to_client(client, gather.bytes());
         }
         self.buffers.changed = gather.recycle();
         match relayed {
+            Ok(Relayed { last_words: true, .. }) => {
+                self.lose_upstream(slot, &UpstreamError::Closed);
+            }
             Ok(relayed) => self.after_relay(slot, &relayed),
             Err(violation) => {
                 tracing::warn!(%violation, "closing an upstream connection");
@@ -349,26 +375,40 @@ impl Worker {
             // Not only at the end: a COPY may ask for data, which no client will send.
             UpstreamState::Abandoned(_) => self.wind_up(slot),
             UpstreamState::Lent { .. } if relayed.ready => self.ready_for_query(slot),
+            UpstreamState::Checking if relayed.ready => self.release_upstream(slot),
             UpstreamState::Lent { .. } if relayed.own_ready => self.own_query_answered(slot),
             _ => {}
         }
     }
 
     /// Tells those that depend on a connection that it is gone, or of no use.
-    fn lose_upstream(&mut self, slot: UpstreamSlot, error: &UpstreamError) {
-        let Some(server) = self.upstreams.get(slot) else {
+    pub(super) fn lose_upstream(&mut self, slot: UpstreamSlot, error: &UpstreamError) {
+        let Some(server) = self.upstreams.get_mut(slot) else {
             return;
         };
+        if server.is_closing() {
+            return self.remove_upstream(slot);
+        }
         let (pool, client, is_opening) = (server.pool, server.client(), server.is_opening());
-        if !server.is_closing() && !matches!(error, UpstreamError::Refused { .. }) {
+        let (is_told, attempt) = (server.session.is_ending, server.attempt.take());
+        if !matches!(error, UpstreamError::Refused { .. }) {
             self.lost_contact(self.upstreams[pool].server, is_opening);
         }
-        self.remove_upstream(slot);
         if is_opening {
+            self.remove_upstream(slot);
+            self.end_attempt(attempt, error);
             self.opening_failed(pool, client, error);
             return self.open_for_sessions();
         }
+        self.suspect_others(slot);
+        if self.put_back(slot) {
+            return;
+        }
+        self.remove_upstream(slot);
         if let Some(client) = client {
+            if is_told {
+                return self.close_client(client);
+            }
             let (code, message) = self.describe(pool, error);
             self.end_client(client, Severity::Fatal, SqlState(&code), &message);
         }
@@ -405,7 +445,7 @@ impl Worker {
         let Some(removed) = self.upstreams.remove(slot) else {
             return;
         };
-        if matches!(removed.state(), UpstreamState::Quarantined) && self.stopping.is_none() {
+        if removed.is_withheld() && self.stopping.is_none() {
             self.open_for_waiting(removed.pool);
         }
     }
@@ -421,7 +461,10 @@ impl Worker {
                 UpstreamState::Connecting(_) | UpstreamState::LoggingIn(..)
                     if age >= timeouts.connect =>
                 {
-                    self.lose_upstream(slot, &UpstreamError::TimedOut);
+                    let is_connecting = matches!(server.state(), UpstreamState::Connecting(_));
+                    let to = if is_connecting { "to the connection" } else { "to the login" };
+                    let bound = ShownBound("connect", timeouts.connect);
+                    self.lose_upstream(slot, &UpstreamError::NotReadyInTime { bound, to });
                 }
                 UpstreamState::Idle
                     if age >= timeouts.server_idle && self.may_expire(server.pool) =>
@@ -429,6 +472,7 @@ impl Worker {
                     self.close_upstream(slot);
                 }
                 UpstreamState::Closing if age >= timeouts.connect => self.remove_upstream(slot),
+                UpstreamState::Checking if age >= timeouts.health_check => self.fail_check(slot),
                 UpstreamState::Abandoned(_) if age >= timeouts.abandoned => {
                     tracing::warn!("an abandoned transaction did not end; closing its connection");
                     self.remove_upstream(slot);
@@ -447,6 +491,7 @@ fn relay(
     out: &mut BatchOutput<'_>,
 ) -> Result<Relayed, ServerViolation> {
     let is_at_rest = server.is_at_rest();
+    let is_checked = matches!(server.state(), UpstreamState::Checking);
     let mut relayed = Relayed::default();
     while !input.is_empty() {
         let passing = &mut server.connection.passing;
@@ -475,13 +520,21 @@ fn relay(
         server.connection.passing = missing;
         server.is_passed_on = verdict == Verdict::Pass;
         if server.is_passed_on {
-            out.pass(message.range());
+            let is_whole = server.connection.passing.is_none();
+            let changed = is_whole
+                .then(|| session::in_clients_words(tag, payload, client.as_deref()))
+                .flatten();
+            match changed {
+                Some(changed) => out.spill().extend_from_slice(&changed),
+                None => out.pass(message.range()),
+            }
         } else if let Verdict::Replace(kinds) = verdict {
             let (message, hint) = session_state::refusal(kinds);
             error_response::encode_refusal(out.spill(), &message, hint);
             relayed.refused = relayed.refused.union(kinds);
         }
         session::answer_for_proxy(client.as_deref_mut(), &mut server.session, out);
+        relayed.last_words |= tag == tag::ERROR && (is_at_rest || is_checked);
         if tag == tag::READY_FOR_QUERY {
             relayed.own_ready |= is_own;
             relayed.ready |= !is_own;

@@ -32,18 +32,29 @@ impl Drop for Named {
     }
 }
 
-#[test]
-fn clients_that_log_in_and_send_anything_harm_nobody() {
+/// Runs inputs for some time.
+fn run(run: fn(&mut Rigs, &[u8])) {
     let first = number("TIDEGATE_FUZZ_SEED", 6_000_000);
     let end = Instant::now() + Duration::from_secs(number("TIDEGATE_FUZZ_SECONDS", 30));
     println!("seeds from {first}");
     let (mut seed, mut rigs) = (first, Rigs::new());
     while Instant::now() < end {
         let _named = Named(seed);
-        rigs.run(&draw(seed));
+        run(&mut rigs, &draw(seed));
         seed += 1;
     }
     println!("{} inputs", seed - first);
+}
+
+#[test]
+fn clients_that_log_in_and_send_anything_harm_nobody() {
+    run(Rigs::run);
+}
+
+/// Before TLS, in its handshake, beneath it and within it.
+#[test]
+fn clients_of_tls_that_send_anything_harm_nobody() {
+    run(Rigs::run_tls);
 }
 
 /// Five bytes that once ended the event loop, at rest and in a transaction, in both modes.

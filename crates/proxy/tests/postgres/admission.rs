@@ -86,7 +86,7 @@ fn a_waiting_transaction_can_be_cancelled() {
                 let mut client = proxy.connect();
                 client.send(&batch);
                 proxy.wait_for("tidegate_waiting", 1);
-                cancel(proxy.address, client.key());
+                cancel(proxy.address, &client.key());
                 assert_eq!(show(&client.until_ready()), "E(57014) Z(I)");
                 proxy.wait_for("tidegate_waiting", 0);
                 holder.query("COMMIT");
@@ -109,14 +109,14 @@ fn a_running_query_can_be_cancelled() {
                     let sql = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
                     (watcher.value(sql).unwrap() != "0").then_some(())
                 });
-                cancel(proxy.address, client.key());
+                cancel(proxy.address, &client.key());
                 assert!(show(&client.until_ready()).ends_with("E(57014) Z(I)"));
                 assert_eq!(client.value("SELECT 2"), "2");
                 // A cancel request with nothing to cancel, or by somebody else, does nothing.
-                cancel(proxy.address, client.key());
+                cancel(proxy.address, &client.key());
                 let mut wrong = client.key();
-                wrong.secret ^= 1;
-                cancel(proxy.address, wrong);
+                wrong.secret[0] ^= 1;
+                cancel(proxy.address, &wrong);
                 assert_eq!(client.value("SELECT 3"), "3");
             }
         },

@@ -74,7 +74,7 @@ fn cancel_once(
     client.send(&format!("SELECT pg_sleep(0.0{})", draws.next_bits() % 10))?;
     pause(draws.next_bits() % 40);
     count(&counts.cancels);
-    cancel(address, client.key).map_err(|error| error.to_string())?;
+    cancel(address, &client.key).map_err(|error| error.to_string())?;
     match client.answer()? {
         Err(code) if code == CANCELED => count(&counts.right),
         Ok(_) => {}
@@ -207,7 +207,7 @@ fn a_cancel_request_that_arrives_late_hits_nobody() {
         if leaves {
             first.reset();
         } else {
-            cancel(proxy.address, first.key).unwrap();
+            cancel(proxy.address, &first.key).unwrap();
             assert_eq!(first.answer().unwrap(), Ok(String::new()), "nobody cancelled it");
         }
         second.send("SELECT pg_sleep(2)").unwrap();
@@ -232,8 +232,8 @@ fn the_next_statement_waits_for_the_cancel_request() {
         client.run("BEGIN").unwrap().unwrap();
         client.send("SELECT pg_sleep(0.5)").unwrap();
         let stopped = Stopped::new(&server);
-        let (address, key) = (proxy.address, client.key);
-        let requester = std::thread::spawn(move || cancel(address, key));
+        let (address, key) = (proxy.address, client.key.clone());
+        let requester = std::thread::spawn(move || cancel(address, &key));
         proxy.wait_for("tidegate_cancel_requests_total", 1);
         assert_eq!(client.answer().unwrap(), Ok(String::new()), "nobody cancelled it");
         client.send("SELECT pg_sleep(1)").unwrap();
@@ -256,7 +256,7 @@ fn a_cancel_request_for_an_idle_transaction_is_not_sent_on() {
         let stopped = Stopped::new(&server);
         let mut requester = Wire::raw(proxy.address);
         let mut packet = Vec::new();
-        encode_cancel(&mut packet, client.key);
+        encode_cancel(&mut packet, &client.key);
         requester.send(&packet);
         assert!(requester.is_closed());
         assert_eq!(client.run("SELECT 'goes on'").unwrap(), Ok("goes on".into()));

@@ -96,6 +96,29 @@ fn a_client_vanishes_in_the_middle_of_a_batch_and_of_a_message() {
     });
 }
 
+/// Without its Sync a batch is not committed, though its statements have been answered.
+#[test]
+fn a_client_vanishes_before_the_sync_of_its_batch_which_is_rolled_back() {
+    let server = server();
+    server.connect().unwrap().query("CREATE TABLE unsynced (x int)").unwrap();
+    let insert = extended("INSERT INTO unsynced VALUES (1)");
+    vanishes_after(|_, client| {
+        client.send(&[insert.clone(), b"H\0\0\0\x04".to_vec()].concat());
+        client.until(tag::COMMAND_COMPLETE);
+    });
+    vanishes_after(|proxy, client| {
+        client.send(&insert);
+        proxy.wait_for("tidegate_permits_out", 1);
+    });
+    vanishes_after(|_, client| {
+        let slow = extended("SELECT pg_sleep(0.3) /* unsynced */");
+        client.send(&[insert.clone(), slow].concat());
+        wait_until_running("/* unsynced */");
+    });
+    let mut watcher = server.connect().unwrap();
+    assert_eq!(watcher.value("SELECT count(*) FROM unsynced").unwrap(), "0");
+}
+
 #[test]
 fn a_client_vanishes_in_the_middle_of_copy_in() {
     let server = server();

@@ -61,7 +61,7 @@ fn clients_are_asked_for_their_password() {
                 assert_refused(&proxy, user, Some(password), &why);
             }
             assert_refused(&proxy, "postgres", None, "password");
-            proxy.wait_for("tidegate_logins_failed_total", 3);
+            proxy.wait_for("tidegate_login_failures_total", 3);
             proxy.is_left_clean();
         }
         let trusting = setup(&server, mode).upstream(&as_postgres).start();

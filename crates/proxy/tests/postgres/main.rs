@@ -7,18 +7,26 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 mod admission;
+mod applicants;
+mod auth_query;
 mod bad_input;
 mod cancels;
 mod churn;
+mod differential;
 mod faults;
 mod goal;
+mod hba;
 mod holders;
 mod journal;
 mod load;
 mod logins;
 mod observe;
+mod outages;
+mod peers;
 mod places;
 mod protocol;
+mod replication;
+mod seeded;
 mod session_model;
 mod session_state;
 mod sessions;
@@ -26,5 +34,6 @@ mod settings;
 mod soak;
 mod statements;
 mod support;
+mod timeouts;
 mod tls;
 mod watch;

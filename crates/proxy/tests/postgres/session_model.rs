@@ -136,7 +136,7 @@ impl Draws {
             1 => Batch::Run(""),
             // A name means the same text to all, whatever exists when it is prepared.
             2 => {
-                let texts = ["SHOW work_mem", "SELECT session_user", "SELECT 7", "BEGIN", "COMMIT"];
+                let texts = ["SHOW work_mem", "SELECT session_user", "SELECT 7"];
                 Batch::Prepare(self.of(&names), self.of(&texts).to_owned())
             }
             3 => Batch::Run(self.of(&names)),
@@ -152,11 +152,17 @@ struct Pair {
     twin: Wire,
     keys: [u32; 2],
     sent: Vec<String>,
+    /// It is in a transaction that has failed.
+    is_failed: bool,
 }
 
 impl Pair {
     /// Runs the batch in both places and compares the answers.
     fn run(&mut self, batch: &Batch) {
+        // The proxy itself prepares what is prepared already, also in a transaction that has failed.
+        if self.is_failed && matches!(batch, Batch::Prepare(name, _) if !name.is_empty()) {
+            return;
+        }
         self.sent.push(batch.text());
         let answer = |wire: &mut Wire, key| {
             wire.send(&batch.messages(key));
@@ -168,6 +174,7 @@ impl Pair {
         let seen = answer(&mut self.client, self.keys[0]);
         let expected = answer(&mut self.twin, self.keys[1]);
         assert_eq!(seen, expected, "the last of {:#?}", self.sent);
+        self.is_failed = expected.ends_with("Z(E)");
     }
 }
 
@@ -184,7 +191,7 @@ fn play(seed: u64) {
         let parameters = [("application_name", "model"), ("options", "-c work_mem=9MB")];
         let client = Wire::with(proxy.address, &parameters);
         let twin = Wire::with(direct, &parameters);
-        Pair { client, twin, keys: [key, key + 1], sent: Vec::new() }
+        Pair { client, twin, keys: [key, key + 1], sent: Vec::new(), is_failed: false }
     };
     let mut pairs: Vec<Pair> = (0..CLIENTS).map(|_| pair()).collect();
     for _ in 0..STATEMENTS {

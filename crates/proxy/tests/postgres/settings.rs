@@ -140,3 +140,41 @@ fn options_that_cannot_be_followed_are_refused_in_transaction_mode() {
     assert_eq!(refusal.code(), "0A000");
     assert!(refusal.text().contains("session mode"), "{}", refusal.text());
 }
+
+/// The proxy's name is on its own connections only.
+#[test]
+fn a_client_without_an_application_name_has_none() {
+    let server = server();
+    for mode in MODES {
+        let proxy = setup(&server, mode).limit(1).start();
+        let mut named = Wire::with(proxy.address, &[("application_name", "named")]);
+        let mut client = proxy.connect();
+        assert_eq!(client.reported("application_name").as_deref(), Some(""), "{mode}");
+        for _ in 0..2 {
+            assert_eq!(named.value("SHOW application_name"), "named", "{mode}");
+            assert_eq!(client.value("SHOW application_name"), "", "{mode}");
+            assert_eq!(client.query("SET application_name = 'x'; RESET ALL").pop(), Some(')'));
+        }
+    }
+}
+
+#[test]
+fn switches_of_the_start_up_packet_are_settings() {
+    let server = server();
+    for mode in MODES {
+        let proxy = setup(&server, mode).limit(1).start();
+        let mut client = Wire::with(proxy.address, &[("options", "-f s -fh -S 2048 -d 1 -e")]);
+        let mut plain = proxy.connect();
+        let expected = [
+            ("enable_seqscan", "off"),
+            ("enable_hashjoin", "off"),
+            ("work_mem", "2MB"),
+            ("log_min_messages", "debug1"),
+        ];
+        for (name, value) in expected {
+            assert_eq!(client.value(&format!("SHOW {name}")), value, "{mode}: {name}");
+            assert_ne!(plain.value(&format!("SHOW {name}")), value, "{mode}: {name}");
+        }
+        assert!(client.value("SHOW DateStyle").ends_with("DMY"), "{mode}");
+    }
+}

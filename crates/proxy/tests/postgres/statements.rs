@@ -288,3 +288,22 @@ fn a_transaction_block_keeps_its_statements() {
     client.query("ROLLBACK");
     assert_eq!(answer(&mut client, "s"), row("in"), "statements survive a rollback");
 }
+
+/// Errors name statements as their client does, not by the names that they have on the server.
+#[test]
+fn errors_show_the_names_of_the_client() {
+    let server = server();
+    for mode in MODES {
+        let proxy = crate::support::server::setup(&server, mode).limit(1).start();
+        let mut client = proxy.connect();
+        prepare(&mut client, "mine", "SELECT $1::int");
+        let text = |client: &mut Wire, batch: Vec<u8>| {
+            client.send(&[batch, SYNC.to_vec()].concat());
+            client.until_ready().remove(0).text()
+        };
+        let taken = text(&mut client, parse("mine", "SELECT 2"));
+        assert_eq!(taken, "prepared statement \"mine\" already exists", "{mode}");
+        let few = text(&mut client, bind("mine", &[]));
+        assert!(few.ends_with("but prepared statement \"mine\" requires 1"), "{mode}: {few}");
+    }
+}

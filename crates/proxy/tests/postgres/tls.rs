@@ -19,13 +19,13 @@ use crate::support::server::{BOUND, own_server, setup};
 use crate::support::{MODES, Proxy, eventually, server};
 
 /// An authority with a directory for what it has issued.
-struct Authority {
+pub(crate) struct Authority {
     directory: TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn new() -> Authority {
+    pub(crate) fn new() -> Authority {
         let directory = TempDir::new().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -36,16 +36,16 @@ impl Authority {
         Authority { directory, issuer: Issuer::new(params, key) }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
     /// Issues `NAME.crt` and `NAME.key` for a common name and hosts.
-    fn issue(&self, name: &str, common_name: &str, hosts: &[&str]) {
+    pub(crate) fn issue(&self, name: &str, common_name: &str, hosts: &[&str]) {
         let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
         let mut params = CertificateParams::new(hosts).unwrap();
         params.distinguished_name.push(DnType::CommonName, common_name);
@@ -61,7 +61,7 @@ impl Authority {
     }
 
     /// The section `[client_tls]` of a proxy with the certificate of this name.
-    fn section(&self, name: &str, lines: &str) -> String {
+    pub(crate) fn section(&self, name: &str, lines: &str) -> String {
         let file = |end: &str| self.path(&format!("{name}.{end}")).display().to_string();
         format!(
             "[client_tls]\ncertificate = \"{}\"\nkey = \"{}\"\n{lines}\n",

@@ -23,6 +23,15 @@ impl Binaries {
             .find_map(|directory| Self::within(&directory))
     }
 
+    /// Returns where the program is that copies a running server: beside the other two, or where
+    /// they are linked to.
+    pub(super) fn pg_basebackup(&self) -> PathBuf {
+        let linked = fs::canonicalize(&self.postgres).unwrap_or_else(|_| self.postgres.clone());
+        let places = [&self.postgres, &linked].map(|path| path.with_file_name("pg_basebackup"));
+        let found = places.into_iter().find(|path| path.is_file());
+        found.unwrap_or_else(|| PathBuf::from("pg_basebackup"))
+    }
+
     fn within(directory: &Path) -> Option<Self> {
         let binaries =
             Binaries { initdb: directory.join("initdb"), postgres: directory.join("postgres") };

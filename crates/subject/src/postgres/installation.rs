@@ -52,6 +52,19 @@ impl Installation {
         server::run("initdb", &mut command)
     }
 
+    /// Copies a running server, whose standby this is to be.
+    fn base_backup(&self, directory: &Path, primary: u16) -> Result<(), DatabaseError> {
+        let mut command = self.program(&self.binaries.pg_basebackup(), directory);
+        command
+            .args(["--pgdata=data", "--host=127.0.0.1", "--port", &primary.to_string()])
+            .args([format!("--username={USER}")])
+            .args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]);
+        if let Some(password) = self.options.authentication.password() {
+            command.env("PGPASSWORD", password);
+        }
+        server::run("pg_basebackup", &mut command)
+    }
+
     /// Writes the file initdb takes the password from; the directory is closed to others.
     fn write_password(&self, directory: &Path, password: &str) -> Result<(), DatabaseError> {
         let path = directory.join("password");
@@ -102,10 +115,13 @@ impl Program for Installation {
         &self.binaries.postgres
     }
 
-    /// Makes the directory, and the cluster in it.
+    /// Makes the directory, and the cluster in it or the copy of one.
     fn prepare(&self) -> Result<Scratch, DatabaseError> {
         let directory = server::directory("postgres", self.account.as_ref())?;
-        self.initdb(directory.path())?;
+        match self.options.standby_of {
+            None => self.initdb(directory.path())?,
+            Some(primary) => self.base_backup(directory.path(), primary)?,
+        }
         Ok(directory)
     }
 

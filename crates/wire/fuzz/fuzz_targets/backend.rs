@@ -47,7 +47,7 @@ fn session(payload: &[u8]) {
     }
     again.clear();
     if let Ok(key) = backend::backend_key_data(payload) {
-        backend::encode_backend_key_data(&mut again, key);
+        backend::encode_backend_key_data(&mut again, &key);
         assert!(payload.starts_with(&again[HEADER_LEN..]));
     }
     again.clear();

@@ -50,7 +50,7 @@ fn what_leaves_nothing_behind_costs_nothing() {
 #[test]
 fn words_that_change_a_session_are_noticed() {
     use Kind::{
-        AdvisoryLock, Backend, Cursor, FixedSetting, Listen, Prepared, Settings, Temporary,
+        AdvisoryLock, Backend, Cursor, Listen, NamelessSetting, Prepared, Settings, Temporary,
     };
     for (sql, kind) in [
         ("SET work_mem = '7MB'", Settings),
@@ -62,9 +62,9 @@ fn words_that_change_a_session_are_noticed() {
         ("DISCARD ALL", Settings),
         ("SELECT set_config('work_mem', '7MB', false)", Settings),
         ("SELECT set_config('work_mem', '7MB', $1)", Settings),
-        ("SELECT set_config($1, '7MB', false)", FixedSetting),
-        ("SELECT set_config('app.' || x, '7MB', false)", FixedSetting),
-        ("DO $$BEGIN EXECUTE format('SET %I = 1', x); END$$", FixedSetting),
+        ("SELECT set_config($1, '7MB', false)", NamelessSetting),
+        ("SELECT set_config('app.' || x, '7MB', false)", NamelessSetting),
+        ("DO $$BEGIN EXECUTE format('SET %I = 1', x); END$$", NamelessSetting),
         ("DO $$BEGIN CREATE TEMP TABLE t (); END$$", Temporary),
         ("DO 'BEGIN PERFORM f(); END'", Listen),
         ("CREATE TEMP TABLE t (x int)", Temporary),
@@ -101,9 +101,12 @@ fn names_of_custom_settings_are_collected() {
     ] {
         let (look, names) = looked_at(sql);
         assert_eq!(names, expected, "{sql}");
-        assert!(!look.may.contains(Kind::FixedSetting), "{sql}");
+        assert!(!look.may.contains(Kind::NamelessSetting), "{sql}");
     }
-    assert!(may("SET app..x = 1").contains(Kind::FixedSetting), "a name that cannot be asked for");
+    assert!(
+        may("SET app..x = 1").contains(Kind::NamelessSetting),
+        "a name that cannot be asked for"
+    );
 }
 
 #[test]
@@ -148,7 +151,7 @@ fn bodies_in_bodies_have_a_bound() {
     for depth in 0..1_000 {
         sql = format!("$a{depth}${sql}$a{depth}$");
     }
-    assert!(may(&format!("DO {sql}")).contains(Kind::FixedSetting));
+    assert!(may(&format!("DO {sql}")).contains(Kind::NamelessSetting));
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(crate) fn start_up() -> Vec<u8> {
 }
 
 /// Sends a cancel request and waits until the other side has closed the connection.
-pub(crate) fn cancel(address: SocketAddr, key: CancelKey) -> std::io::Result<()> {
+pub(crate) fn cancel(address: SocketAddr, key: &CancelKey) -> std::io::Result<()> {
     let mut packet = Vec::new();
     startup::encode_cancel(&mut packet, key);
     let mut stream = dial(address)?;
@@ -62,7 +62,7 @@ impl Plain {
     pub(crate) fn connect(address: SocketAddr) -> Result<Plain, String> {
         let mut stream = dial(address).map_err(|error| format!("connect: {error}"))?;
         stream.write_all(&start_up()).map_err(|error| format!("start-up: {error}"))?;
-        let key = CancelKey { process_id: 0, secret: 0 };
+        let key = CancelKey { process_id: 0, secret: [0; 4].into() };
         let mut client = Plain { stream, received: Vec::new(), key };
         loop {
             let (tag, payload) = client.receive().map_err(|error| format!("login: {error}"))?;

@@ -43,6 +43,15 @@ pub(crate) fn server() -> Server {
 
 /// A server that only one test uses.
 pub(crate) fn own_server(authentication: Authentication) -> Postgres {
+    start_server(authentication, None)
+}
+
+/// A standby of a server, which may take a moment to have what that has.
+pub(crate) fn standby_of(primary: &Postgres) -> Postgres {
+    start_server(Authentication::Trust, Some(primary.port()))
+}
+
+fn start_server(authentication: Authentication, standby_of: Option<u16>) -> Postgres {
     let connections = CONNECTIONS_MAX.to_string();
     server_with(&[("max_connections", &*connections)], authentication)
 }
@@ -54,6 +63,7 @@ pub(crate) fn server_with(own: &[(&str, &str)], authentication: Authentication) 
     Postgres::start(Options {
         settings: settings.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
         authentication,
+        standby_of,
     })
     .unwrap()
 }
@@ -75,8 +85,10 @@ pub(crate) struct Setup {
     top: String,
     threads: usize,
     database: String,
-    users: String,
     sections: String,
+    /// Names and contents of files beside the configuration.
+    files: Vec<(&'static str, String)>,
+    is_local: bool,
     name: &'static str,
     upstream: String,
     server: Option<Server>,
@@ -94,8 +106,9 @@ pub(crate) fn setup(server: &Postgres, mode: &str) -> Setup {
         top: String::new(),
         threads: 1,
         database: format!("mode = \"{mode}\"\n"),
-        users: String::new(),
         sections: String::new(),
+        files: Vec::new(),
+        is_local: false,
         name: "*",
         upstream: format!("postgres://127.0.0.1:{}", server.port()),
         server: None,
@@ -133,9 +146,20 @@ impl Setup {
     }
 
     /// With these lines as the user file.
-    pub(crate) fn users(mut self, users: &str) -> Self {
-        users.clone_into(&mut self.users);
-        self.line("users_file = \"users.txt\"")
+    pub(crate) fn users(self, users: &str) -> Self {
+        self.file("users.txt", users).line("users_file = \"users.txt\"")
+    }
+
+    /// With a file beside the configuration.
+    pub(crate) fn file(mut self, name: &'static str, text: &str) -> Self {
+        self.files.push((name, text.to_owned()));
+        self
+    }
+
+    /// Also on a Unix-domain socket, in the directory of the configuration.
+    pub(crate) fn with_socket(mut self) -> Self {
+        self.is_local = true;
+        self
     }
 
     /// Serving one database of this name instead of every name.
@@ -151,25 +175,30 @@ impl Setup {
     }
 
     pub(crate) fn start(self) -> Proxy {
-        let Setup { top, threads, database, users, sections, name, upstream, server } = self;
+        let Setup { top, threads, database, sections, files, is_local, name, upstream, server } =
+            self;
+        let directory = TempDir::new().unwrap();
+        let socket = directory.path().join(".s.PGSQL.6432");
+        let local = if is_local { format!(", {socket:?}") } else { String::new() };
         let text = format!(
-            "listen = [\"127.0.0.1:0\"]\nadmin_listen = \"127.0.0.1:0\"\n\
+            "listen = [\"127.0.0.1:0\"{local}]\nadmin_listen = \"127.0.0.1:0\"\n\
              threads = {threads}\n{top}\n\
              [databases.\"{name}\"]\nupstream = \"{upstream}\"\n{database}\n{sections}"
         );
-        let directory = TempDir::new().unwrap();
-        std::fs::write(directory.path().join("users.txt"), users).unwrap();
+        for (name, text) in files {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        }
         let path = directory.path().join("tidegate.toml");
         std::fs::write(&path, &text).unwrap();
         let config = ConfigFile::read(&path).unwrap().into_config().unwrap_or_else(|error| {
             panic!("{error}\n{text}");
         });
         let running = start(config).unwrap();
-        let [ListenAddress::Tcp(address)] = *running.local_addresses() else {
+        let [ListenAddress::Tcp(address), ..] = *running.local_addresses() else {
             panic!("one TCP address was asked for");
         };
         let admin = running.admin_address().unwrap();
-        Proxy { running, address, admin, _server: server }
+        Proxy { running, address, admin, directory, _server: server }
     }
 }
 
@@ -178,6 +207,8 @@ pub(crate) struct Proxy {
     running: Running,
     pub(crate) address: SocketAddr,
     admin: SocketAddr,
+    /// Where the configuration, the files beside it and the socket are.
+    pub(crate) directory: TempDir,
     _server: Option<Server>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use tidegate_wire::backend::{self, tag};
 use tidegate_wire::error_response::field;
@@ -114,15 +115,42 @@ impl Wire {
         self.stream.write_all(bytes).unwrap();
     }
 
+    /// Sends unless the other side has closed the connection.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// The next message; `None` when none has come within this time, or the connection has been
+    /// closed.
+    pub(crate) fn receive_within(&mut self, time: Duration) -> Option<Message> {
+        self.stream.set_read_timeout(Some(time)).unwrap();
+        let message = loop {
+            if let Some(message) = self.take_received() {
+                break Some(message);
+            }
+            let mut chunk = [0; 16 * 1024];
+            match self.stream.read(&mut chunk) {
+                Ok(count) if count > 0 => self.received.extend_from_slice(&chunk[..count]),
+                _ => break None,
+            }
+        };
+        self.stream.set_read_timeout(Some(BOUND)).unwrap();
+        message
+    }
+
+    /// Takes a message that has arrived.
+    fn take_received(&mut self) -> Option<Message> {
+        let head = frame(&self.received).unwrap()?;
+        let payload = self.received.get(HEADER_LEN..head.len)?.to_vec();
+        self.received.drain(..head.len);
+        Some(Message { tag: head.tag, payload })
+    }
+
     /// The next message; `None` when the connection has been closed.
     pub(crate) fn receive(&mut self) -> Option<Message> {
         loop {
-            if let Some(head) = frame(&self.received).unwrap()
-                && self.received.len() >= head.len
-            {
-                let payload = self.received[HEADER_LEN..head.len].to_vec();
-                self.received.drain(..head.len);
-                return Some(Message { tag: head.tag, payload });
+            if let Some(message) = self.take_received() {
+                return Some(message);
             }
             let mut chunk = [0; 16 * 1024];
             match self.stream.read(&mut chunk) {
@@ -194,8 +222,7 @@ impl Wire {
 
     /// Makes the kernel answer with a reset instead of an orderly end.
     pub(crate) fn reset(self) {
-        rustix::net::sockopt::set_socket_linger(&self.stream, Some(std::time::Duration::ZERO))
-            .unwrap();
+        rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
     }
 
     /// Says that nothing more will be sent.
@@ -205,7 +232,7 @@ impl Wire {
 }
 
 /// Sends a cancel request and waits until it has been taken.
-pub(crate) fn cancel(address: SocketAddr, key: CancelKey) {
+pub(crate) fn cancel(address: SocketAddr, key: &CancelKey) {
     let mut packet = Vec::new();
     startup::encode_cancel(&mut packet, key);
     let mut wire = Wire::raw(address);
@@ -229,7 +256,7 @@ pub(crate) const SYNC: &[u8] = frontend::SYNC;
 pub(crate) const FLUSH: &[u8] = b"H\0\0\0\x04";
 pub(crate) const COPY_DONE: &[u8] = b"c\0\0\0\x04";
 
-fn message(tag: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn message(tag: u8, payload: &[u8]) -> Vec<u8> {
     let mut message = vec![tag];
     message.extend_from_slice(&u32::try_from(payload.len() + 4).unwrap().to_be_bytes());
     message.extend_from_slice(payload);
@@ -254,6 +281,17 @@ pub(crate) fn bind(statement: &str, parameters: &[&str]) -> Vec<u8> {
     let parameters = parameters.iter().map(|parameter| parameter.as_bytes());
     frontend::encode_bind_text(&mut out, statement.as_bytes(), parameters);
     out
+}
+
+/// Binds a portal, with text parameters and text results.
+pub(crate) fn bind_to(portal: &str, statement: &str, parameters: &[&str]) -> Vec<u8> {
+    let count = u16::try_from(parameters.len()).unwrap().to_be_bytes();
+    let mut payload = [portal.as_bytes(), b"\0", statement.as_bytes(), b"\0\0\0", &count].concat();
+    for parameter in parameters {
+        payload.extend_from_slice(&u32::try_from(parameter.len()).unwrap().to_be_bytes());
+        payload.extend_from_slice(parameter.as_bytes());
+    }
+    message(b'B', &[&payload[..], &[0, 0]].concat())
 }
 
 /// Binds a named portal of a statement without parameters.
