@@ -140,9 +140,9 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "USER")]
     watch_user: Option<String>,
 
-    /// Authentication of clients: trust, md5, scram-sha-256, cert, or hba, which needs a configuration
-    /// file [default: scram-sha-256 with --users-file; without it trust, if only this machine can
-    /// connect]
+    /// Authentication of clients: trust, md5, scram-sha-256, cert, or hba, which needs a
+    /// configuration file [default: scram-sha-256 with --users-file; without it trust, if only this
+    /// machine can connect]
     #[arg(long, value_name = "METHOD")]
     auth: Option<ClientAuthentication>,
 

@@ -692,8 +692,8 @@ threads: either its server was never at 1, or it was far slower there than on ou
 a guess below 20. With a lowest limit of 11 we see the same as the study. With 10 % noise the
 parabola with Γ = 0.333 drifts down everywhere, as in the sweep of Γ.
 
-**The Gaussian process** has no counterpart in the study; its rows are there to compare. It is told the
-study's two processors and 48 disks.";
+**The Gaussian process** has no counterpart in the study; its rows are there to compare. It is told
+the study's two processors and 48 disks.";
 
 const SWITCH_TEXT: &str = "\
 **Agrees,** with 5 % noise. When the buffer pool shrinks hill climbing first goes down, because on

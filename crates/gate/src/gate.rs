@@ -378,9 +378,9 @@ impl Gate {
         wake(granted);
     }
 
-    /// Notes that the database cannot be reached, or still cannot be, while `connected` permits have
-    /// a connection. Until [`Gate::end_outage`] no permits are granted beyond those, and no control
-    /// interval ends: what passes meanwhile says nothing about the database.
+    /// Notes that the database cannot be reached, or still cannot be, while `connected` permits
+    /// have a connection. Until [`Gate::end_outage`] no permits are granted beyond those, and no
+    /// control interval ends: what passes meanwhile says nothing about the database.
     pub fn begin_outage(&self, connected: u32, now: Instant) {
         let mut state = self.lock();
         let now = state.advance(now);

@@ -8,8 +8,8 @@
 //!   several addresses, to each in turn. An address that fails is left alone for [`AVOIDED`].
 //! - *Searching*: no known host does. One attempt at a time is made, at each address of each host
 //!   in the order of the list. When all have failed there is a pause before the next round: a
-//!   random part of 50 ms, then of twice as long, up to 2 s. The first attempt that succeeds settles
-//!   the matter, and everybody may open connections again.
+//!   random part of 50 ms, then of twice as long, up to 2 s. The first attempt that succeeds
+//!   settles the matter, and everybody may open connections again.
 //!
 //! ```text
 //! h1 in use:   h1 refuses                      -> searching, round 1: h1 has been tried

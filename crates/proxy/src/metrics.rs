@@ -89,7 +89,7 @@ worker_counters! {
     logins_held: Gauge, "tidegate_logins_held",
         "Clients whose login waits for an upstream connection.";
     transactions_put_back: Counter, "tidegate_transactions_put_back_total",
-        "Transactions that got another upstream connection because theirs had died before they sent anything.";
+        "Transactions that got another upstream connection: theirs died before they sent anything.";
     transactions_given_up: Counter, "tidegate_transactions_given_up_total",
         "Transactions and logins that failed because the server could not be reached for too long.";
     health_checks: Counter, "tidegate_health_checks_total",

@@ -315,7 +315,8 @@ pub(crate) fn prepare_without_server(
 }
 
 /// Returns whether a message has to wait for answers of the server, because it names a statement
-/// that an earlier batch has changed, or has not, if it failed. `payload` is as much as has arrived.
+/// that an earlier batch has changed, or has not, if it failed. `payload` is as much as has
+/// arrived.
 pub(crate) fn has_to_wait(
     tag: u8,
     payload: &[u8],
@@ -380,7 +381,7 @@ impl Translation<'_, '_> {
             return self.pass_malformed(message, ExpectedReply::ParseTaken);
         };
         if let Some(existing) = self.statements.get(parse.name).cloned() {
-            self.parse_again(&existing);
+            self.parse_again(&existing, parse.definition);
             return Ok(());
         }
         if self.statements.is_full() {
@@ -493,12 +494,11 @@ impl Translation<'_, '_> {
         self.server.replies.sent(ExpectedReply::RefusedParse(refused));
     }
 
-    /// The name is taken: the server itself says so when it sees its own name a second time.
-    fn parse_again(&mut self, existing: &Statement) {
+    /// The name is taken: the server itself says so when it sees its own name a second time, unless
+    /// it has more to say against the text.
+    fn parse_again(&mut self, existing: &Statement, definition: &[u8]) {
         self.ensure_prepared(existing);
-        // The text does not matter; the one of a long statement is not known.
-        let text = existing.definition.as_deref().unwrap_or(b"\0\0\0");
-        frontend::encode_parse(self.out.spill(), &existing.server_name, text);
+        frontend::encode_parse(self.out.spill(), &existing.server_name, definition);
         self.server.replies.sent(ExpectedReply::ParseTaken);
     }
 
@@ -781,8 +781,8 @@ const FLUSH: &[u8] = b"H\0\0\0\x04";
 /// A portal that does not exist: to describe it is an error.
 const NO_PORTAL: &[u8] = b"tidegate: the client has gone";
 
-/// The message that makes a server send the answers it keeps while a batch is open, for a connection
-/// that is abandoned now; empty if there are none.
+/// The message that makes a server send the answers it keeps while a batch is open, for a
+/// connection that is abandoned now; empty if there are none.
 pub(crate) fn flush(server: &ServerSession, out: &mut Vec<u8>) {
     if !server.replies.is_batch_complete() && !server.replies.is_quiet() {
         out.extend_from_slice(FLUSH);

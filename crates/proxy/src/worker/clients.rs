@@ -389,11 +389,22 @@ impl Worker {
         }
         running.has_sent |= !gather.bytes().is_empty();
         self.buffers.changed = gather.recycle();
-        let own_parses = std::mem::take(&mut server.session.own_parses);
+        self.after_relay_to_server((slot, upstream), sent.is_ok(), end)
+    }
+
+    /// Does what follows from a client's messages once they have been sent on.
+    fn after_relay_to_server(
+        &mut self,
+        (slot, upstream): (ClientSlot, UpstreamSlot),
+        is_sent: bool,
+        end: End,
+    ) -> Flow {
+        let server = self.upstreams.get_mut(upstream);
+        let own_parses = server.map_or(0, |it| std::mem::take(&mut it.session.own_parses));
         if own_parses > 0 {
             self.counters.statements_prepared.fetch_add(own_parses, Ordering::Relaxed);
         }
-        if sent.is_err() {
+        if !is_sent {
             // Reading tells why, and may bring the server's last words.
             self.upstream_readable(upstream, true);
             return Flow::Wait;

@@ -5,7 +5,8 @@
 //! - The server has closed it. An event says so; but it may be behind the event of a client that
 //!   is given the connection. So closed connections are looked for first among the events of a
 //!   turn, and a connection that has rested for longer than [`LOOKED_AT_AFTER`] is looked at before
-//!   it is lent: a peek at its socket. After a connection has died every other one is, for a second.
+//!   it is lent: a peek at its socket. After a connection has died every other one is, for a
+//!   second.
 //! - Something between here and the server has forgotten it, and nothing says so. A connection that
 //!   has rested for `timeouts.health_check_after` is lent only when the server has answered a Sync,
 //!   which is the least that a server answers: it begins no statement and leaves no line in a log.

@@ -61,9 +61,9 @@ fn the_oldest_that_has_not_logged_in_is_closed() {
         let mut first = Wire::raw(proxy.address);
         proxy.wait_for("tidegate_clients", 1);
         let mut logged_in: Vec<Wire> = (0..5).map(|_| proxy.connect()).collect();
-        let _second = Wire::raw(proxy.address);
+        let second = Wire::raw(proxy.address);
         proxy.wait_for("tidegate_clients", 7);
-        let _third = Wire::raw(proxy.address);
+        let third = Wire::raw(proxy.address);
         let refusal = first.receive().unwrap();
         assert_eq!(refusal.code(), "53300");
         assert!(refusal.text().contains("max_logins = 2"), "{}", refusal.text());
@@ -72,7 +72,7 @@ fn the_oldest_that_has_not_logged_in_is_closed() {
             assert_eq!(client.value("SELECT 1"), "1");
         }
         assert_eq!(proxy.metric("tidegate_login_failures_total"), 1);
-        drop((logged_in, _second, _third));
+        drop((logged_in, second, third));
         proxy.is_left_clean();
     }
 }

@@ -21,7 +21,8 @@ const SHUTDOWNS: [Signal; 2] = [Signal::INT, Signal::QUIT];
 /// Clients of a busy proxy.
 const CLIENTS: u64 = 200;
 
-/// Stops a server, and waits until it accepts no connections. [`Postgres::restart`] starts it again.
+/// Stops a server, and waits until it accepts no connections. [`Postgres::restart`] starts it
+/// again.
 fn stop(server: &Postgres, signal: Signal) {
     let pid = i32::try_from(server.process_id()).unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();

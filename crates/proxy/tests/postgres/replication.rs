@@ -19,6 +19,7 @@ fn replicating_server() -> Postgres {
     Postgres::start(Options {
         settings: settings.map(|(name, value)| (name.into(), value.into())).into(),
         authentication: Authentication::Trust,
+        ..Options::default()
     })
     .unwrap()
 }

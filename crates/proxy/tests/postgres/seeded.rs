@@ -1,12 +1,12 @@
 //! Chains of faults, drawn from a seed, under a load that is verified.
 //!
 //! An episode is a server, a relay to it, a proxy in a process of its own, and clients that check
-//! every answer. Faults come in batches. In a gentle batch clients go wrong, and no other client may
-//! notice anything but that it waits; in a harsh one the server or the way to it goes wrong, and
-//! connections may be lost. After each batch the clients pause, and nothing may be left of it: no
-//! permit, no client that waits, no connection, no descriptor, no backend. Twice in an episode, and
-//! at its end, the ledger is compared with the table: what was acknowledged is there once, what was
-//! refused is not. Memory may not grow after the first third.
+//! every answer. Faults come in batches. In a gentle batch clients go wrong, and no other client
+//! may notice anything but that it waits; in a harsh one the server or the way to it goes wrong,
+//! and connections may be lost. After each batch the clients pause, and nothing may be left of it:
+//! no permit, no client that waits, no connection, no descriptor, no backend. Twice in an episode,
+//! and at its end, the ledger is compared with the table: what was acknowledged is there once, what
+//! was refused is not. Memory may not grow after the first third.
 //!
 //! `TIDEGATE_FAULTS_SEED` and `TIDEGATE_FAULTS` set the seed and the number of faults. A failure
 //! prints both, and the batch; the chain is the same for a seed, what runs between is not.
@@ -209,7 +209,8 @@ impl Episode {
         let left = time.as_secs_f64() / done as f64 * (self.faults.saturating_sub(done)) as f64;
         println!(
             "seed {}, {} mode{}: {done} of {} faults; {} operations verified, {} connections \
-             lost with the server; {} KiB resident, {} descriptors; {:.0} s, about {left:.0} s left",
+             lost with the server; {} KiB resident, {} descriptors; {:.0} s, about {left:.0} s \
+             left",
             self.seed,
             self.mode,
             if self.has_tls { ", TLS" } else { "" },

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_control::SplitMix64;
 use tidegate_subject::postgres::Postgres;
 use tidegate_wire::backend::tag;
-use tidegate_wire::startup::{CancelKey, encode_ssl_request};
+use tidegate_wire::startup::encode_ssl_request;
 
 use super::child::Child;
 use super::load::Load;
@@ -357,7 +357,7 @@ impl<'a> World<'a> {
         talk.send(&query(&format!("SELECT '{token}' FROM pg_sleep({seconds})")))?;
         sleep(after);
         for _ in 0..=u8::from(twice) {
-            cancel(self.target.address, talk.key)?;
+            cancel(self.target.address, &talk.key)?;
         }
         let reply = talk.answer()?;
         match reply.error.as_deref() {
@@ -372,9 +372,11 @@ impl<'a> World<'a> {
 
     fn cancel_nothing(&self, is_known: bool) -> Result<(), Failure> {
         let mut talk = self.target.connect()?;
-        let CancelKey { process_id, secret } = talk.key;
-        let key = if is_known { talk.key } else { CancelKey { process_id, secret: secret ^ 1 } };
-        cancel(self.target.address, key)?;
+        let mut key = talk.key.clone();
+        if !is_known {
+            key.secret[0] ^= 1;
+        }
+        cancel(self.target.address, &key)?;
         let token = self.load.token();
         let rows = talk.ask(&format!("SELECT '{token}' FROM pg_sleep(0.01)"))?.rows()?;
         if rows == [token] { Ok(()) } else { Err(Failure::Wrong(format!("{rows:?} came"))) }

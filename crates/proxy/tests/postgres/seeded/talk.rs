@@ -94,7 +94,7 @@ impl Target {
                 Transport::Encrypted(Box::new(StreamOwned::new(connection, stream)))
             }
         };
-        let key = CancelKey { process_id: 0, secret: 0 };
+        let key = CancelKey { process_id: 0, secret: [0; 4].into() };
         Ok(Talk { transport, received: Vec::new(), key })
     }
 

@@ -53,11 +53,19 @@ pub(crate) fn standby_of(primary: &Postgres) -> Postgres {
 
 fn start_server(authentication: Authentication, standby_of: Option<u16>) -> Postgres {
     let connections = CONNECTIONS_MAX.to_string();
-    server_with(&[("max_connections", &*connections)], authentication)
+    start_with(&[("max_connections", &*connections)], authentication, standby_of)
 }
 
 /// A server that only one test uses, with settings of its own.
 pub(crate) fn server_with(own: &[(&str, &str)], authentication: Authentication) -> Postgres {
+    start_with(own, authentication, None)
+}
+
+fn start_with(
+    own: &[(&str, &str)],
+    authentication: Authentication,
+    standby_of: Option<u16>,
+) -> Postgres {
     let settings = [("fsync", "off"), ("shared_buffers", "64MB")];
     let settings = settings.iter().chain(own).copied().collect::<Vec<_>>();
     Postgres::start(Options {
