@@ -96,6 +96,7 @@ struct GateState {
     mpl_max: u32,
     waiting_max: u32,
     connections: ConnectionBound,
+    connections_max: u32,
     outage: Outage,
     permits: Permits,
     overdue: OverdueRule,
@@ -126,12 +127,14 @@ impl GateState {
 
     /// Returns how many permits may be out, whether they count or not.
     fn outstanding_max(&self) -> u32 {
-        self.outage.within(self.connections.within(self.limit_max()))
+        let within = self.connections.within(self.limit_max()).min(self.connections_max);
+        self.outage.within(within)
     }
 
     /// Returns whether the next request has to wait.
     fn is_full(&self) -> bool {
-        self.permits.counted() >= self.limit || self.permits.len() >= self.outstanding_max()
+        self.permits.counted() >= self.limit
+            || self.permits.not_set_aside() >= self.outstanding_max()
     }
 
     /// Checks the invariants of the type.
@@ -175,7 +178,8 @@ impl GateState {
         let in_queue = now.saturating_duration_since(waiting.since);
         let permit = self.permits.grant(class, in_queue, now);
         debug_assert!(self.permits.counted() <= self.limit, "a grant keeps the limit");
-        debug_assert!(self.permits.len() <= self.outstanding_max(), "a grant keeps the bound");
+        let outstanding = self.permits.not_set_aside();
+        debug_assert!(outstanding <= self.outstanding_max(), "a grant keeps the bound");
         let is_exception = self.outage.has_met(waiting.since);
         self.classes[class.index()].record_wait(in_queue, is_exception);
         let before =
@@ -260,6 +264,7 @@ impl Gate {
             // A queue is counted in 32 bits.
             waiting_max: u32::try_from(limits.waiting_max).unwrap_or(u32::MAX),
             connections: ConnectionBound::default(),
+            connections_max: u32::MAX,
             outage: Outage::default(),
             permits: Permits::default(),
             overdue: OverdueRule::new(),
@@ -361,6 +366,16 @@ impl Gate {
         // Some of those that waited may have given their permits back meanwhile.
         let connected = state.permits.len().saturating_sub(without_connection);
         state.connections.refused(connected, now);
+    }
+
+    /// Sets how many connections to the database there may be, at least 1: each permit needs one.
+    pub fn set_connections(&self, most: u32, now: Instant) {
+        let mut state = self.lock();
+        let now = state.advance(now);
+        state.connections_max = most.max(1);
+        let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
+        drop(state);
+        wake(granted);
     }
 
     /// Notes that the database cannot be reached, or still cannot be, while `connected` permits
@@ -555,8 +570,23 @@ impl Permit {
         wake(next);
     }
 
-    /// Says that the transaction goes on: a permit that was lent counts again from now on, also
-    /// above the limit. A permit that is not lent stays as it is, at no cost.
+    /// Says that the transaction has no connection, and that others have all there may be: until
+    /// [`resume`](Permit::resume) the permit counts neither against the limit nor as outstanding.
+    /// Nothing happens if it is lent or set aside already.
+    pub fn set_aside(&mut self, now: Instant) {
+        if std::mem::replace(&mut self.is_lent, true) {
+            return;
+        }
+        let mut state = self.gate.lock();
+        let now = state.advance(now);
+        state.permits.set_aside(self.key, now);
+        let next = state.grant_next(now);
+        drop(state);
+        wake(next);
+    }
+
+    /// Says that the transaction goes on: a permit that was lent or set aside counts again from
+    /// now on, also above the limit. Any other stays as it is, at no cost.
     pub fn resume(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.is_lent, false) {
             return;

@@ -44,6 +44,8 @@ pub(crate) struct Outstanding {
     pub(crate) counts_since: Instant,
     /// It has been discounted, whatever it is now.
     pub(crate) was_discounted: bool,
+    /// It is lent because its transaction has no connection.
+    is_set_aside: bool,
     state: PermitState,
     previous: Option<usize>,
     next: Option<usize>,
@@ -64,7 +66,8 @@ impl Outstanding {
 ///
 /// - Every entry that counts is in the list from `first` to `last`, ordered by `counts_since`.
 /// - `previous` and `next` of neighbours name each other; the ends of the list have none.
-/// - `counted`, `lent` and `discounted` are the numbers of entries in that state.
+/// - `counted`, `lent` and `discounted` are the numbers of entries in that state; `set_aside` is
+///   the number of those lent because they have no connection.
 /// - The permits out are those granted and not returned.
 #[derive(Debug, Default)]
 pub(crate) struct Permits {
@@ -73,6 +76,7 @@ pub(crate) struct Permits {
     last: Option<usize>,
     counted: u32,
     lent: u32,
+    set_aside: u32,
     discounted: u32,
     granted: u64,
     returned: u64,
@@ -84,7 +88,13 @@ impl Permits {
         self.counted + self.lent + self.discounted
     }
 
-    /// Returns the number of permits that do not count because their clients are idle.
+    /// Returns the number of permits out but for those set aside.
+    pub(crate) fn not_set_aside(&self) -> u32 {
+        self.len() - self.set_aside
+    }
+
+    /// Returns the number of permits that do not count because their clients are idle, or because
+    /// they are set aside.
     pub(crate) fn lent(&self) -> u32 {
         self.lent
     }
@@ -110,6 +120,7 @@ impl Permits {
             at_work_since: now,
             counts_since: now,
             was_discounted: false,
+            is_set_aside: false,
             state: PermitState::Counted,
             previous: None,
             next: None,
@@ -165,6 +176,13 @@ impl Permits {
         self.lent += 1;
     }
 
+    /// Lets a permit count no longer, because its transaction has no connection.
+    pub(crate) fn set_aside(&mut self, key: PermitKey, now: Instant) {
+        self.lend(key, now);
+        self.out[key.0].is_set_aside = true;
+        self.set_aside += 1;
+    }
+
     /// Lets a permit that was lent count again.
     pub(crate) fn resume(&mut self, key: PermitKey, now: Instant) {
         debug_assert!(self.is_lent(key), "only a lent permit comes back");
@@ -200,7 +218,11 @@ impl Permits {
     fn leave(&mut self, key: PermitKey) {
         match self.out[key.0].state {
             PermitState::Counted => self.unlink(key),
-            PermitState::Lent { .. } => self.lent -= 1,
+            PermitState::Lent { .. } => {
+                self.lent -= 1;
+                let was_set_aside = std::mem::take(&mut self.out[key.0].is_set_aside);
+                self.set_aside -= u32::from(was_set_aside);
+            }
             PermitState::Discounted => self.discounted -= 1,
         }
     }
@@ -243,6 +265,7 @@ impl Permits {
     pub(crate) fn check(&self) {
         debug_assert_eq!(self.len() as usize, self.out.len(), "each permit is counted once");
         debug_assert_eq!(u64::from(self.len()), self.granted - self.returned, "one is lost");
+        debug_assert!(self.set_aside <= self.lent, "who is set aside is lent");
         if cfg!(debug_assertions) && self.out.len() <= CHECKED_MAX {
             let next = |&key: &usize| self.out[key].next;
             let listed: Vec<usize> = std::iter::successors(self.first, next).collect();

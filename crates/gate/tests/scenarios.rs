@@ -15,6 +15,8 @@
 //! next NAME completed|failed           begin the next transaction under the permit
 //! begin NAME                           NAME begins to work only now
 //! lend NAME                            NAME's client is idle: its permit counts no longer
+//! aside NAME                           NAME has no connection: its permit counts for nothing
+//! connections COUNT                    there may be so many connections
 //! resume NAME                          NAME's client goes on
 //! refused COUNT                        the server gives no connection to COUNT permits
 //! drop NAME                            drop what NAME holds, permit or ticket
@@ -92,6 +94,11 @@ impl Script {
             }
             ["begin", name] => self.with_permit(name, |permit, now| permit.begin_work(now)),
             ["lend", name] => self.with_permit(name, Permit::lend),
+            ["aside", name] => self.with_permit(name, Permit::set_aside),
+            ["connections", count] => {
+                self.gate.set_connections(number(count), self.now);
+                String::new()
+            }
             ["resume", name] => self.with_permit(name, Permit::resume),
             ["refused", count] => {
                 self.gate.refused_by_server(number(count), self.now);

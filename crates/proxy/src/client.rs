@@ -16,6 +16,7 @@ use std::time::Instant;
 use tidegate_gate::{Class, Permit, Ticket};
 
 use crate::cancel_key::ClientKey;
+use crate::capacity::Place;
 use crate::login::{Exchange, PasswordMethod};
 use crate::net::{Connection, Stream};
 use crate::session::ClientSession;
@@ -64,6 +65,8 @@ pub(crate) struct Account {
     pub(crate) timeouts: ClientTimeouts,
     pub(crate) pool: PoolIndex,
     pub(crate) session: ClientSession,
+    /// The right to be connected.
+    pub(crate) place: Option<Place>,
 }
 
 /// What a login waits for.
@@ -125,6 +128,8 @@ pub(crate) struct LoggedIn {
     /// In session mode, the upstream connection that is the client's for good.
     pub(crate) own_upstream: Option<UpstreamSlot>,
     pub(crate) transaction: TransactionState,
+    /// When its last transaction was asked for.
+    asked: Instant,
 }
 
 pub(crate) enum ClientState {
@@ -238,14 +243,17 @@ impl Client {
 
     /// Logs the client in if it waits for the server's parameters. Returns who it is then.
     pub(crate) fn finish_login(&mut self) -> Option<&Account> {
-        let ClientState::LoggingIn { stage, .. } = &mut self.state else { return None };
+        let ClientState::LoggingIn { since: asked, ref mut stage } = self.state else {
+            return None;
+        };
         if !matches!(stage, LoginStage::AwaitingParameters(..)) {
             return None;
         }
         let stage = std::mem::replace(stage, LoginStage::FirstPacket);
         if let LoginStage::AwaitingParameters(account, own_upstream) = stage {
             let transaction = TransactionState::Idle { is_held: false };
-            self.state = ClientState::LoggedIn(LoggedIn { account, own_upstream, transaction });
+            let client = LoggedIn { account, own_upstream, transaction, asked };
+            self.state = ClientState::LoggedIn(client);
         }
         self.account()
     }
@@ -300,6 +308,32 @@ impl Client {
             },
             ClientState::LoggedIn(client) => Some(&client.account),
             ClientState::Cancelling { .. } | ClientState::Closing { .. } => None,
+        }
+    }
+
+    /// Returns the same, to change it.
+    pub(crate) fn account_mut(&mut self) -> Option<&mut Account> {
+        match &mut self.state {
+            ClientState::LoggingIn {
+                stage: LoginStage::AwaitingParameters(account, _), ..
+            } => Some(account),
+            ClientState::LoggedIn(client) => Some(&mut client.account),
+            _ => None,
+        }
+    }
+
+    /// Notes that a transaction is asked for.
+    pub(crate) fn ask(&mut self, now: Instant) {
+        if let Some(client) = self.logged_in_mut() {
+            client.asked = now;
+        }
+    }
+
+    /// Returns when its last transaction was asked for, once it is logged in.
+    pub(crate) fn asked_at(&self) -> Option<Instant> {
+        match &self.state {
+            ClientState::LoggedIn(client) => Some(client.asked),
+            _ => None,
         }
     }
 

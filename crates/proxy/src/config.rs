@@ -141,6 +141,8 @@ pub struct Database {
     pub server_password: Option<String>,
     /// Transaction or session pooling.
     pub mode: PoolMode,
+    /// How many connections there may be, and how many are kept open.
+    pub limits: DatabaseLimits,
     /// How long its clients may take.
     pub timeouts: ClientTimeouts,
     /// What becomes of session state that cannot follow a client.
@@ -167,6 +169,29 @@ pub struct AuthQuery {
     pub database: Option<String>,
     /// The query: from the user's name, `$1`, to rows of a name and a secret.
     pub sql: String,
+}
+
+impl Database {
+    /// Returns its key in the configuration.
+    pub(crate) fn key(&self) -> &str {
+        self.name.as_deref().unwrap_or("*")
+    }
+}
+
+/// How many connections there may be for a database, and how many are kept open. `None` is no
+/// bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatabaseLimits {
+    /// Connections to the server, of all its databases; `None` is what the server says.
+    pub max_connections: Option<u32>,
+    /// Connections to the server for the database.
+    pub max_database_connections: Option<u32>,
+    /// Connections to the server for each user of the database.
+    pub max_connections_per_user: Option<u32>,
+    /// Clients of the database.
+    pub max_clients: Option<u32>,
+    /// Connections to the server that are kept open for each user of the database.
+    pub min_connections: u32,
 }
 
 /// Whom the proxy is on a server that it watches.
@@ -206,6 +231,8 @@ pub struct Timeouts {
     pub abandoned: Duration,
     /// How long an unused upstream connection is kept.
     pub server_idle: Duration,
+    /// How old an upstream connection grows before it is replaced; `None` keeps it for ever.
+    pub server_lifetime: Option<Duration>,
     /// How long transactions and logins that have sent nothing wait for a server that cannot be
     /// reached; zero fails them at once.
     pub server_down: Duration,
@@ -233,6 +260,10 @@ pub struct HighPriority {
 /// What is said of one user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserSettings {
+    /// Connections to servers as this user; `None` is no bound.
+    pub max_connections: Option<u32>,
+    /// Clients that log in as this user; `None` is no bound.
+    pub max_clients: Option<u32>,
     /// The user's own bounds, which go before those of a database.
     pub timeouts: ClientTimeoutsSection,
 }
@@ -254,6 +285,8 @@ pub struct Config {
     pub client_tls: Option<ClientTls>,
     /// The user file's contents.
     pub users: Users,
+    /// Clients at once; `None` is as many as there are file descriptors for.
+    pub max_clients: Option<u32>,
     /// The instances that share clients with this one.
     pub peers: Peers,
     /// What is said of single users, by the name that clients give.

@@ -15,8 +15,8 @@ use tidegate_gate::ClassGoal;
 
 use crate::config::{
     AuthQuery, ClientAuthentication, ClientTimeouts, ClientTls, Config, Control, Database,
-    HighPriority, ListenAddress, PoolMode, ServerHosts, SessionStateCheck, SessionStatePolicy,
-    SslMode, Timeouts, TlsVersion, UserSettings, WatchLogin,
+    DatabaseLimits, HighPriority, ListenAddress, PoolMode, ServerHosts, SessionStateCheck,
+    SessionStatePolicy, SslMode, Timeouts, TlsVersion, UserSettings, WatchLogin,
 };
 use crate::hba::{Hba, HbaError};
 pub use crate::peers::{PeersError, PeersSection};
@@ -82,6 +82,7 @@ pub mod defaults {
         connect: Duration::from_secs(5),
         abandoned: Duration::from_secs(5),
         server_idle: Duration::from_secs(60),
+        server_lifetime: Some(Duration::from_secs(3600)),
         server_down: Duration::from_secs(30),
         health_check_after: Some(Duration::from_secs(30)),
         health_check: Duration::from_secs(2),
@@ -123,6 +124,8 @@ pub struct ConfigFile {
     pub waiting_max: Option<NonZeroUsize>,
     /// Prepared statements kept on one upstream connection.
     pub prepared_statements_max: Option<NonZeroUsize>,
+    /// Clients at once.
+    pub max_clients: Option<NonZeroU32>,
     /// Waiting times.
     pub timeouts: TimeoutsSection,
     /// Whose transactions go first.
@@ -149,6 +152,7 @@ pub struct TimeoutsSection {
     pub connect: Option<Period>,
     pub abandoned: Option<Period>,
     pub server_idle: Option<Period>,
+    pub server_lifetime: Option<OptionalPeriod>,
     pub server_down: Option<PeriodOrOff>,
     pub health_check_after: Option<OptionalPeriod>,
     pub health_check: Option<Period>,
@@ -160,6 +164,10 @@ pub struct TimeoutsSection {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UserSection {
+    /// Connections to servers as this user.
+    pub max_connections: Option<NonZeroU32>,
+    /// Clients that log in as this user.
+    pub max_clients: Option<NonZeroU32>,
     /// The user's own bounds.
     pub timeouts: ClientTimeoutsSection,
 }
@@ -194,6 +202,16 @@ pub struct DatabaseSection {
     pub upstream: UpstreamUrl,
     /// Transaction or session pooling.
     pub mode: Option<PoolMode>,
+    /// Connections to the server.
+    pub max_connections: Option<NonZeroU32>,
+    /// Connections to the server for this database.
+    pub max_database_connections: Option<NonZeroU32>,
+    /// Connections to the server for each user of this database.
+    pub max_connections_per_user: Option<NonZeroU32>,
+    /// Clients of this database.
+    pub max_clients: Option<NonZeroU32>,
+    /// Connections to the server that are kept open for each user of this database.
+    pub min_connections: Option<u32>,
     /// The database's own bounds.
     #[serde(default)]
     pub timeouts: ClientTimeoutsSection,
@@ -240,6 +258,11 @@ impl DatabaseSection {
         DatabaseSection {
             upstream,
             mode: None,
+            max_connections: None,
+            max_database_connections: None,
+            max_connections_per_user: None,
+            max_clients: None,
+            min_connections: None,
             timeouts: ClientTimeoutsSection::default(),
             session_state: None,
             session_state_check: None,
@@ -375,6 +398,37 @@ pub enum ConfigProblem {
         /// Their server.
         server: ServerHosts,
     },
+    /// Two databases share a server but not the number of its connections.
+    #[error(
+        "databases.{first} and databases.{second} are on one server, {server}, which has one \
+         number of connections: give both the same max_connections, or only one of them any"
+    )]
+    ConnectionsConflict {
+        /// A database.
+        first: String,
+        /// Another.
+        second: String,
+        /// Their server.
+        server: ServerHosts,
+    },
+    /// More connections would be kept open than there may be.
+    #[error("databases.{database}: min_connections = {min} is more than {key} = {max}")]
+    MinConnections {
+        /// The database.
+        database: String,
+        /// The connections to keep open.
+        min: u32,
+        /// The key of the bound.
+        key: &'static str,
+        /// The bound.
+        max: u32,
+    },
+    /// Connections would be kept open that no client could get.
+    #[error(
+        "databases.{0}: min_connections has no meaning with mode = \"session\", in which each \
+         client opens a connection of its own: remove it"
+    )]
+    MinConnectionsOfSessions(String),
     /// Every client that reaches the proxy would be let in without an explicit setting.
     #[error(
         "listen = {0} can be reached from other machines and there is no users_file, so that \
@@ -513,6 +567,7 @@ impl ConfigFile {
             databases: databases(self.databases, &users, timeouts.client)?,
             authentication,
             client_tls,
+            max_clients: self.max_clients.map(NonZeroU32::get),
             users,
             hba,
             logins_max: self.max_logins,
@@ -576,6 +631,7 @@ impl TimeoutsSection {
             connect: period(self.connect, defaults.connect),
             abandoned: period(self.abandoned, defaults.abandoned),
             server_idle: period(self.server_idle, defaults.server_idle),
+            server_lifetime: patience(self.server_lifetime, defaults.server_lifetime),
             server_down: self.server_down.map_or(defaults.server_down, |PeriodOrOff(time)| time),
             health_check_after: patience(self.health_check_after, defaults.health_check_after),
             health_check: period(self.health_check, defaults.health_check),
@@ -608,7 +664,11 @@ fn is_open(address: &ListenAddress) -> bool {
 
 /// Returns what is said of users; a section that says nothing is left out.
 fn user_settings(sections: BTreeMap<String, UserSection>) -> HashMap<String, UserSettings> {
-    let settings = |(name, UserSection { timeouts })| (name, UserSettings { timeouts });
+    let settings = |(name, UserSection { max_connections, max_clients, timeouts })| {
+        let max_connections = max_connections.map(NonZeroU32::get);
+        let max_clients = max_clients.map(NonZeroU32::get);
+        (name, UserSettings { max_connections, max_clients, timeouts })
+    };
     let says_something = |(_, settings): &(_, UserSettings)| *settings != UserSettings::default();
     sections.into_iter().map(settings).filter(says_something).collect()
 }
@@ -622,6 +682,7 @@ fn databases(
         return Err(ConfigProblem::NoDatabase);
     }
     let mut controls: HashMap<ServerHosts, (String, Control)> = HashMap::new();
+    let mut connections: HashMap<ServerHosts, (String, u32)> = HashMap::new();
     let mut databases = Vec::with_capacity(sections.len());
     for (name, section) in sections {
         let database = database(&name, section, users, timeouts)?;
@@ -633,6 +694,14 @@ fn databases(
             Some(_) => {}
             None => {
                 controls.insert(database.server.clone(), (name.clone(), database.control));
+            }
+        }
+        if let Some(max) = database.limits.max_connections {
+            let server = database.server.clone();
+            let (first, other) = connections.entry(server).or_insert((name.clone(), max));
+            if *other != max {
+                let (first, server) = (first.clone(), database.server);
+                return Err(ConfigProblem::ConnectionsConflict { first, second: name, server });
             }
         }
         databases.push((name, database));
@@ -660,6 +729,7 @@ fn database(
     }
     let control = control(name, &section)?;
     let watch = watch(name, &section)?;
+    let limits = limits(name, &section)?;
     let auth_query = authentication::auth_query(name, &section, users)?;
     Ok(Database {
         name: (name != "*").then(|| name.to_owned()),
@@ -669,6 +739,7 @@ fn database(
         server_user: section.upstream.user,
         server_password: section.upstream.password,
         mode: section.mode.unwrap_or(defaults::MODE),
+        limits,
         timeouts: section.timeouts.over(timeouts),
         session_state: section.session_state.unwrap_or_default(),
         session_state_check: section.session_state_check.unwrap_or_default(),
@@ -676,6 +747,32 @@ fn database(
         watch,
         auth_query,
     })
+}
+
+/// Returns how many connections there may be for a database.
+fn limits(name: &str, section: &DatabaseSection) -> Result<DatabaseLimits, ConfigProblem> {
+    let limits = DatabaseLimits {
+        max_connections: section.max_connections.map(NonZeroU32::get),
+        max_database_connections: section.max_database_connections.map(NonZeroU32::get),
+        max_connections_per_user: section.max_connections_per_user.map(NonZeroU32::get),
+        max_clients: section.max_clients.map(NonZeroU32::get),
+        min_connections: section.min_connections.unwrap_or(0),
+    };
+    let min = limits.min_connections;
+    if min > 0 && section.mode == Some(PoolMode::Session) {
+        return Err(ConfigProblem::MinConnectionsOfSessions(name.to_owned()));
+    }
+    let bounds = [
+        ("max_connections", limits.max_connections),
+        ("max_database_connections", limits.max_database_connections),
+        ("max_connections_per_user", limits.max_connections_per_user),
+    ];
+    for (key, max) in bounds {
+        if let Some(max) = max.filter(|&max| min > max) {
+            return Err(ConfigProblem::MinConnections { database: name.to_owned(), min, key, max });
+        }
+    }
+    Ok(limits)
 }
 
 /// Whom to be to watch the server, if it is to be watched: a user of its own, or the upstream's.

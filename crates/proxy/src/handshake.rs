@@ -8,6 +8,7 @@ use tidegate_wire::error_response;
 use tidegate_wire::startup::CancelKey;
 use tidegate_wire::{Malformed, backend, frontend};
 
+use crate::accounts::ConnectionLimits;
 use crate::auth_query::Lookups;
 use crate::config::{ChannelBindingMode, SessionAttributes};
 use crate::hosts::Role;
@@ -133,11 +134,24 @@ pub(crate) struct Handshake {
     is_proved: bool,
     /// The login is bound to the server's certificate.
     is_bound: bool,
+    /// What the server is asked about its connections.
+    pub(crate) question: Question,
     /// What the server reports of itself, to be repeated to clients.
     pub(crate) parameters: ServerParameters,
     pub(crate) key: Option<CancelKey>,
     /// What the server has answered to [`ASK_ROLE`]; `None` unless it was asked.
     role: Option<Vec<bool>>,
+}
+
+/// A question at the end of a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// There is none.
+    None,
+    /// It is put when the server is ready.
+    Wanted,
+    /// It has been put. `None` is no answer that makes sense.
+    Put(Option<ConnectionLimits>),
 }
 
 /// What a server of before PostgreSQL 14 is asked, which does not report it.
@@ -189,8 +203,20 @@ pub(crate) enum Progress {
 impl Handshake {
     pub(crate) fn new() -> Handshake {
         let (is_proved, is_bound) = (false, false);
-        let parameters = Vec::new();
-        Handshake { scram: None, is_proved, is_bound, parameters, key: None, role: None }
+        Handshake {
+            scram: None,
+            is_proved,
+            is_bound,
+            question: Question::None,
+            parameters: Vec::new(),
+            key: None,
+            role: None,
+        }
+    }
+
+    /// Begins a login that ends with a question about the server's connections.
+    pub(crate) fn asking() -> Handshake {
+        Handshake { question: Question::Wanted, ..Handshake::new() }
     }
 
     /// Returns what the server is, once it is ready. If it has not reported that, it is asked once:
@@ -232,6 +258,10 @@ impl Handshake {
                 self.parameters.push((name.into(), value.into()));
             }
             backend::tag::BACKEND_KEY_DATA => self.key = Some(backend::backend_key_data(payload)?),
+            backend::tag::READY_FOR_QUERY if self.question == Question::Wanted => {
+                frontend::encode_query(out, ConnectionLimits::QUERY.as_bytes());
+                self.question = Question::Put(None);
+            }
             backend::tag::READY_FOR_QUERY => return Ok(Progress::Ready),
             backend::tag::NOTICE | backend::tag::NEGOTIATE_PROTOCOL => {}
             backend::tag::ROW_DESCRIPTION | backend::tag::COMMAND_COMPLETE
@@ -240,6 +270,7 @@ impl Handshake {
                 let columns = backend::data_row(payload)?;
                 self.role = Some(columns.map(|column| column == Some(b"t")).collect());
             }
+            _ if matches!(self.question, Question::Put(_)) => self.answer(tag, payload)?,
             backend::tag::ERROR => {
                 return Err(UpstreamError::Refused {
                     code: error_response::field(payload, b'C'),
@@ -249,6 +280,22 @@ impl Handshake {
             other => return Err(UpstreamError::Unexpected(other)),
         }
         Ok(Progress::Continues)
+    }
+
+    /// Takes a message of the answer. A server may also refuse to give one.
+    fn answer(&mut self, tag: u8, payload: &[u8]) -> Result<(), UpstreamError> {
+        match tag {
+            backend::tag::DATA_ROW => {
+                let limits = ConnectionLimits::read(backend::data_row(payload)?);
+                self.question = Question::Put(limits);
+            }
+            backend::tag::ROW_DESCRIPTION
+            | backend::tag::COMMAND_COMPLETE
+            | backend::tag::EMPTY_QUERY
+            | backend::tag::ERROR => {}
+            other => return Err(UpstreamError::Unexpected(other)),
+        }
+        Ok(())
     }
 
     fn authenticate(

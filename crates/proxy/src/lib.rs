@@ -13,13 +13,16 @@
 //! The protocol's bookkeeping is apart from the sockets: `session` and `replies` for transactions,
 //! `login`, `scram` and `handshake` for both kinds of login.
 
+mod accounts;
 pub mod admin;
 mod auth_query;
 mod cancel_key;
+mod capacity;
 mod client;
 pub mod config;
 pub mod config_file;
 mod control_thread;
+mod descriptors;
 mod handshake;
 pub mod hba;
 mod health;
@@ -61,12 +64,13 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tidegate_gate::{ClassGoal, Gate, Limits};
 
+use accounts::Accounts;
 use auth_query::LookUpThread;
 use config::{ClientAuthentication, Config, ListenAddress, ServerAddress, ServerHosts, SslMode};
 use control_thread::{ControlThread, ControlledServer};
 pub use health::ThreadFailure;
 use mailbox::{Mailbox, Message};
-use metrics::{Decisions, MetricsSource, ServerMetrics, WorkerCounters};
+use metrics::{CountedConnections, Decisions, MetricsSource, ServerMetrics, WorkerCounters};
 use net::Listener;
 use reloaded::Reloaded;
 use shared::{Server, Shared};
@@ -152,7 +156,13 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let unix_paths = addresses.iter().filter_map(unix_path).collect();
     let (polls, mailboxes) = event_loops(config.threads.get())?;
     let counters: Vec<Arc<WorkerCounters>> = polls.iter().map(|_| Arc::default()).collect();
-    let server_metrics = servers.iter().zip(&regulated).map(server_metrics).collect();
+    let accounts = Arc::new(account(&config, &servers, &regulated, &mailboxes));
+    let metrics_of = |(index, server): (usize, _)| {
+        let (accounts, server_index) = (Arc::clone(&accounts), ServerIndex(index));
+        let connections = CountedConnections { accounts, server: server_index };
+        server_metrics(server, connections)
+    };
+    let server_metrics = servers.iter().zip(&regulated).enumerate().map(metrics_of).collect();
     let metrics = Arc::new(MetricsSource::new(server_metrics, counters.clone()));
     let admin = config.admin_listen.map(|at| admin::start(at, Arc::clone(&metrics))).transpose()?;
     let acceptor = config.client_tls.as_ref().map(tls::settings::acceptor).transpose()?;
@@ -164,6 +174,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let shared = Arc::new(Shared {
         config,
         servers,
+        accounts,
         server_of,
         acceptor,
         connectors,
@@ -171,6 +182,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         system_users,
         mailboxes,
     });
+    descriptors::check(&shared);
     let health = Arc::clone(metrics.health());
     let watches = watches(&shared, &regulated)?;
     let lookups = auth_query::start(&shared)?;
@@ -239,12 +251,34 @@ fn event_loops(count: usize) -> io::Result<(Vec<mio::Poll>, Vec<Arc<Mailbox>>)> 
     Ok(loops)
 }
 
-fn server_metrics((server, regulated): (&Server, &ControlledServer)) -> ServerMetrics {
+/// Makes the accounts of connections, and tells gates of the bounds that are configured.
+fn account(
+    config: &Config,
+    servers: &[Server],
+    regulated: &[ControlledServer],
+    mailboxes: &[Arc<Mailbox>],
+) -> Accounts {
+    let of = |(server, regulated): (&Server, &ControlledServer)| {
+        (server.address.clone(), regulated.samples.is_some())
+    };
+    let addresses: Vec<_> = servers.iter().zip(regulated).map(of).collect();
+    let accounts = Accounts::new(config, &addresses, mailboxes, Instant::now());
+    for (index, server) in servers.iter().enumerate() {
+        accounts.tell_gate(ServerIndex(index), &server.gate);
+    }
+    accounts
+}
+
+fn server_metrics(
+    (server, regulated): (&Server, &ControlledServer),
+    connections: CountedConnections,
+) -> ServerMetrics {
     ServerMetrics {
         name: regulated.name.clone(),
         gate: server.gate.clone(),
         decisions: Arc::clone(&regulated.decisions),
         samples: regulated.samples.clone(),
+        connections: Some(connections),
         hosts: Some(Arc::clone(&server.hosts)),
     }
 }

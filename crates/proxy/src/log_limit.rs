@@ -11,6 +11,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Says which of many like events are logged: a burst of them, then one a second.
 #[derive(Debug)]
 pub(crate) struct LogLimit {
+    /// Lines that may follow each other at once.
+    burst: u64,
     /// Lines that may be written now.
     credit: u64,
     /// When `credit` was last increased.
@@ -21,7 +23,12 @@ pub(crate) struct LogLimit {
 
 impl LogLimit {
     pub(crate) fn new(now: Instant) -> LogLimit {
-        LogLimit { credit: BURST, credited: now, unreported: 0 }
+        LogLimit { burst: BURST, credit: BURST, credited: now, unreported: 0 }
+    }
+
+    /// Allows no burst, but one line a second at most.
+    pub(crate) fn one_a_second(now: Instant) -> LogLimit {
+        LogLimit { burst: 1, credit: 1, credited: now, unreported: 0 }
     }
 
     /// Counts an event. Returns the number of events left out before it if it is to be logged.
@@ -41,7 +48,7 @@ impl LogLimit {
         let elapsed = now.saturating_duration_since(self.credited);
         let earned = elapsed.as_secs() / INTERVAL.as_secs();
         if earned > 0 {
-            self.credit = (self.credit + earned).min(BURST);
+            self.credit = (self.credit + earned).min(self.burst);
             self.credited = now;
         }
         self.credit = self.credit.checked_sub(1)?;
@@ -68,5 +75,15 @@ mod tests {
         let much_later = start + 100 * INTERVAL;
         let logged = (0..1000).filter(|_| limit.admit(much_later).is_some()).count();
         assert_eq!(logged as u64, BURST, "the credit has a bound");
+    }
+
+    #[test]
+    fn without_a_burst_there_is_one_line_a_second() {
+        let start = Instant::now();
+        let mut limit = LogLimit::one_a_second(start);
+        assert_eq!(limit.admit(start), Some(0));
+        assert_eq!(limit.admit(start), None);
+        assert_eq!(limit.admit(start + 5 * INTERVAL), Some(1));
+        assert_eq!(limit.admit(start + 5 * INTERVAL), None);
     }
 }

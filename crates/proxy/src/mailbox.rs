@@ -6,9 +6,13 @@ use std::time::Instant;
 
 use tidegate_wire::startup::CancelKey;
 
+use crate::accounts::AskedWorkers;
 use crate::auth_query::LookedUp;
+use crate::capacity::Place;
 use crate::client::{ClientSlot, Requester};
 use crate::net::Stream;
+use crate::slots::PoolIndex;
+use crate::upstream::PoolKey;
 use crate::worker::OverdueHolder;
 
 /// A message to a worker.
@@ -29,6 +33,13 @@ pub(crate) enum Message {
     /// A permit no longer counts against the limit: the worker that serves its holder names it in a
     /// warning.
     Discounted(OverdueHolder),
+    /// A pool that has waited for a place gets it.
+    Place { pool: PoolIndex, place: Place },
+    /// Somebody waits for a place: close an idle connection whose place helps, or ask the event
+    /// loops that have not been `asked`.
+    GiveUpIdle { asked: AskedWorkers },
+    /// A pool keeps connections open, a share of them in each event loop.
+    KeepOpen { key: PoolKey },
     /// A connection to a server can be opened, after none could.
     ServerBack,
     /// Stop: no new clients; transactions may run until `deadline`.

@@ -21,11 +21,13 @@ use crate::hosts::Hosts;
 use crate::login::LoginFailure;
 use crate::watch::ServerSamples;
 
+mod connections;
 mod curve;
 mod reached;
 mod session_state;
 mod watched;
 
+pub(crate) use connections::CountedConnections;
 use session_state::KindCounters;
 
 /// Upper bounds of the histograms' buckets, microseconds.
@@ -72,6 +74,8 @@ worker_counters! {
         "Upstream connections that a client holds.";
     connections_accepted: Counter, "tidegate_connections_accepted_total",
         "Client connections accepted.";
+    clients_refused: Counter, "tidegate_clients_refused_total",
+        "Clients refused because there are as many as may be.";
     tls_failures: Counter, "tidegate_tls_failures_total",
         "Clients whose TLS handshake or session failed.";
     protocol_errors: Counter, "tidegate_protocol_errors_total",
@@ -167,6 +171,8 @@ pub struct ServerMetrics {
     pub decisions: Arc<Decisions>,
     /// What is seen of it, if it is watched.
     pub(crate) samples: Option<Arc<ServerSamples>>,
+    /// Its connections.
+    pub(crate) connections: Option<CountedConnections>,
     /// Its hosts.
     pub(crate) hosts: Option<Arc<Hosts>>,
 }
@@ -210,6 +216,7 @@ impl MetricsSource {
         let mut page = Page(String::with_capacity(16 * 1024));
         self.gates(&mut page);
         self.decisions(&mut page);
+        connections::write(&mut page, &self.servers);
         reached::write(&mut page, &self.servers);
         watched::write(&mut page, &self.servers);
         for &(name, kind, help, of) in WORKER_METRICS {
@@ -413,7 +420,7 @@ const GATE_METRICS: [GateMetric; 11] = [
     (
         "tidegate_permits_idle",
         Kind::Gauge,
-        "Transactions whose clients are idle, which do not count against the limit meanwhile.",
+        "Transactions whose clients are idle or that wait for a connection; they do not count.",
         |gate| gate.idle.into(),
     ),
     (

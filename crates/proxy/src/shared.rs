@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_gate::Gate;
 
+use crate::accounts::Accounts;
 use crate::auth_query::Lookups;
 use crate::config::{Config, Database, ServerAddress, ServerHosts};
 use crate::hosts::{Hosts, Peer};
@@ -87,6 +88,8 @@ impl Server {
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) servers: Vec<Server>,
+    /// How many connections there are to servers and of clients, and how many there may be.
+    pub(crate) accounts: Arc<Accounts>,
     /// For each configured database, its server.
     pub(crate) server_of: Vec<ServerIndex>,
     /// How TLS begins with clients, if it is offered.

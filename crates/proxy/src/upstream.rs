@@ -10,6 +10,7 @@ use mio::{Registry, Token};
 use tidegate_gate::Permit;
 use tidegate_wire::startup::CancelKey;
 
+use crate::capacity::{Counts, Place};
 use crate::client::ClientSlot;
 use crate::config::PoolMode;
 use crate::handshake::{Credentials, Handshake, UpstreamError};
@@ -42,6 +43,9 @@ pub(crate) enum UpstreamState {
     Abandoned(Option<Permit>),
     /// At rest, but a cancel request for its last transaction may still arrive.
     Quarantined,
+    /// Told to end. The place comes back when the server has ended it: a new connection would
+    /// otherwise come too early for a server that is full.
+    Closing,
     /// At rest for long, and asked whether the server is still there.
     Checking,
 }
@@ -68,6 +72,10 @@ pub(crate) struct Upstream {
     pub(crate) key: Option<CancelKey>,
     /// Cancel requests on the way to this backend.
     pub(crate) cancels: u32,
+    /// When it is so old that it is to be closed as soon as it is released.
+    pub(crate) retires_at: Option<Instant>,
+    /// The right to be open.
+    place: Place,
 }
 
 impl Upstream {
@@ -88,6 +96,7 @@ impl Upstream {
             UpstreamState::Idle
             | UpstreamState::Abandoned(_)
             | UpstreamState::Quarantined
+            | UpstreamState::Closing
             | UpstreamState::Checking => None,
         }
     }
@@ -128,6 +137,11 @@ impl Upstream {
         matches!(self.state, UpstreamState::Connecting(_) | UpstreamState::LoggingIn(..))
     }
 
+    /// Returns whether it has been told to end.
+    pub(crate) fn is_closing(&self) -> bool {
+        matches!(self.state, UpstreamState::Closing)
+    }
+
     /// Returns whether it may be lent soon, and not yet: something else has to end before.
     pub(crate) fn is_withheld(&self) -> bool {
         matches!(self.state, UpstreamState::Quarantined | UpstreamState::Checking)
@@ -138,11 +152,13 @@ impl Upstream {
         matches!(self.state, UpstreamState::Idle | UpstreamState::Quarantined)
     }
 
-    /// Begins to log in: the socket is connected.
-    pub(crate) fn begin_login(&mut self) {
+    /// Begins to log in: the socket is connected. With a question about the server's connections
+    /// if it `asks`.
+    pub(crate) fn begin_login(&mut self, asks: bool) {
         debug_assert!(matches!(self.state, UpstreamState::Connecting(_)));
         // `since` stays: connecting and logging in have one timeout together.
-        self.state = UpstreamState::LoggingIn(self.client(), Box::new(Handshake::new()));
+        let handshake = if asks { Handshake::asking() } else { Handshake::new() };
+        self.state = UpstreamState::LoggingIn(self.client(), Box::new(handshake));
     }
 
     /// Returns the login that is under way, and the connection.
@@ -189,6 +205,14 @@ pub(crate) struct PoolKey {
     pub(crate) replication: Option<Replication>,
 }
 
+/// How many connections a pool has, and what bounds them.
+pub(crate) struct PoolBounds {
+    /// Of what its connections are counted.
+    pub(crate) counts: Counts,
+    /// Connections that are kept open in this event loop.
+    pub(crate) kept_open: usize,
+}
+
 /// What a server reports at login: names and values of parameters.
 pub(crate) type ServerParameters = Vec<(Box<[u8]>, Box<[u8]>)>;
 
@@ -206,6 +230,15 @@ pub(crate) struct Pool {
     pub(crate) parameters: Option<ServerParameters>,
     /// The server has refused a connection since one was last given to a transaction.
     pub(crate) refused: Option<Refused>,
+    pub(crate) bounds: PoolBounds,
+    /// It is in the line for a place.
+    pub(crate) is_in_line: bool,
+    /// Clients of session mode that wait for a place.
+    pub(crate) sessions: VecDeque<ClientSlot>,
+    /// When a connection was last closed because of its age.
+    pub(crate) retired: Option<Instant>,
+    /// When a connection that is to be kept open may be opened next.
+    pub(crate) keeps_open_at: Option<Instant>,
     /// Idle connections, the one used last on top: the others grow old and are closed.
     idle: Vec<UpstreamSlot>,
     /// Connections that are being opened.
@@ -218,6 +251,7 @@ impl Pool {
         server: ServerIndex,
         mode: PoolMode,
         credentials: Credentials,
+        bounds: PoolBounds,
     ) -> Pool {
         Pool {
             key,
@@ -228,6 +262,11 @@ impl Pool {
             awaiting_parameters: Vec::new(),
             parameters: None,
             refused: None,
+            bounds,
+            is_in_line: false,
+            sessions: VecDeque::new(),
+            retired: None,
+            keeps_open_at: None,
             idle: Vec::new(),
             opening: 0,
         }
@@ -236,6 +275,16 @@ impl Pool {
     /// Returns the number of connections that are being opened.
     pub(crate) fn opening(&self) -> usize {
         self.opening
+    }
+
+    /// Returns the idle connections, the one that is idle for longest first.
+    pub(crate) fn idle(&self) -> impl Iterator<Item = UpstreamSlot> + '_ {
+        self.idle.iter().copied()
+    }
+
+    /// Returns the connection that is idle for longest: the others were put on top of it.
+    pub(crate) fn oldest_idle(&self) -> Option<UpstreamSlot> {
+        self.idle.first().copied()
     }
 
     /// Returns whether its connections are replication connections, which run no transactions and
@@ -256,11 +305,14 @@ pub(crate) struct Refused {
 ///
 /// - A connection is in its pool's `idle` list, once, exactly while its state is `Idle`.
 /// - `opening`, here and in each pool, is the number of connections that are being opened.
+/// - `closing` is the number of connections that have been told to end.
 pub(crate) struct Upstreams {
     connections: Slots<Upstream>,
     pools: Vec<Pool>,
     pool_of: HashMap<PoolKey, PoolIndex>,
     opening: usize,
+    closing: usize,
+    begun: usize,
     /// Clients of session mode that wait to have their connection opened.
     for_session: VecDeque<ClientSlot>,
 }
@@ -272,6 +324,8 @@ impl Upstreams {
             pools: Vec::new(),
             pool_of: HashMap::new(),
             opening: 0,
+            closing: 0,
+            begun: 0,
             for_session: VecDeque::new(),
         }
     }
@@ -285,6 +339,11 @@ impl Upstreams {
         self.pools.push(make(key.clone()));
         self.pool_of.insert(key, pool);
         pool
+    }
+
+    /// Returns the pool of this key, if there is one.
+    pub(crate) fn find_pool(&self, key: &PoolKey) -> Option<PoolIndex> {
+        self.pool_of.get(key).copied()
     }
 
     pub(crate) fn pools(&self) -> impl Iterator<Item = PoolIndex> + use<> {
@@ -319,6 +378,11 @@ impl Upstreams {
         self.connections.len()
     }
 
+    /// Returns the number of connections but for those that have been told to end.
+    pub(crate) fn open_count(&self) -> usize {
+        self.connections.len() - self.closing
+    }
+
     /// Returns the number of idle connections.
     pub(crate) fn idle(&self) -> usize {
         self.pools.iter().map(|pool| pool.idle.len()).sum()
@@ -344,6 +408,13 @@ impl Upstreams {
         self.for_session.push_back(client);
     }
 
+    /// Lets clients of session mode that have waited for a place be the next.
+    pub(crate) fn queue_for_session_again(&mut self, clients: VecDeque<ClientSlot>) {
+        for client in clients.into_iter().rev() {
+            self.for_session.push_front(client);
+        }
+    }
+
     /// Returns the next client of session mode whose connection may be opened now.
     pub(crate) fn next_for_session(&mut self) -> Option<ClientSlot> {
         if self.may_open_more() { self.for_session.pop_front() } else { None }
@@ -359,6 +430,11 @@ impl Upstreams {
         self.iter().filter(|(_, upstream)| upstream.pool == pool && is_counted(upstream)).count()
     }
 
+    /// Returns the number of connections begun so far.
+    pub(crate) fn begun(&self) -> usize {
+        self.begun
+    }
+
     /// Begins to open a connection of the pool; in session mode, for a client.
     ///
     /// # Errors
@@ -366,11 +442,12 @@ impl Upstreams {
     pub(crate) fn open(
         &mut self,
         pool: PoolIndex,
-        client: Option<ClientSlot>,
+        (client, place): (Option<ClientSlot>, Place),
         (server, peer, connector): (&Server, Peer, Option<Arc<Connector>>),
         (registry, token): (&Registry, impl FnOnce(UpstreamSlot) -> Token),
         now: Instant,
     ) -> Result<UpstreamSlot, UpstreamError> {
+        self.begun += 1;
         let generation = server.hosts.generation();
         let slot = self.connections.insert_with(|slot| {
             let mut connection = server.connect(peer, connector)?;
@@ -388,6 +465,8 @@ impl Upstreams {
                 session: ServerSession::new(),
                 key: None,
                 cancels: 0,
+                retires_at: None,
+                place,
             })
         })?;
         self.opening += 1;
@@ -464,6 +543,21 @@ impl Upstreams {
         self.pools[pool.0].idle.push(slot);
     }
 
+    /// Waits for the server to end a connection that has been told to end.
+    pub(crate) fn begin_closing(&mut self, slot: UpstreamSlot, now: Instant) {
+        let upstream = &mut self.connections[slot];
+        debug_assert!(!upstream.is_busy() && !upstream.is_opening(), "only at rest, and once open");
+        let before = upstream.enter(UpstreamState::Closing, now);
+        upstream.place.begin_return();
+        let pool = &mut self.pools[upstream.pool.0];
+        match before {
+            UpstreamState::Closing => return,
+            UpstreamState::Idle => pool.idle.retain(|&idle| idle != slot),
+            _ => {}
+        }
+        self.closing += 1;
+    }
+
     fn is_listed(&self, slot: UpstreamSlot) -> bool {
         let pool = self.connections[slot].pool;
         self.pools[pool.0].idle.contains(&slot)
@@ -480,6 +574,9 @@ impl Upstreams {
         if matches!(upstream.state, UpstreamState::Idle) {
             pool.idle.retain(|&idle| idle != slot);
         }
+        if upstream.is_closing() {
+            self.closing -= 1;
+        }
         Some(upstream)
     }
 
@@ -494,6 +591,8 @@ impl Upstreams {
         }
         let idle = self.iter().filter(|(_, it)| matches!(it.state, UpstreamState::Idle)).count();
         assert_eq!(self.idle(), idle, "idle connections that are listed");
+        let closing = self.iter().filter(|(_, it)| it.is_closing()).count();
+        assert_eq!(self.closing, closing, "connections that have been told to end");
         for pool in self.pools() {
             assert_eq!(self[pool].opening, self.count(pool, Upstream::is_opening), "{pool:?}");
         }

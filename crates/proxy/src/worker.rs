@@ -38,8 +38,8 @@
 //! (opening connections, a server's messages), `cancels` (transactions whose client has gone, and
 //! cancel requests), `session_state` (what clients of transaction mode leave behind), `outages`
 //! (what waits while a server cannot be reached), `rested` (whether idle connections can still be
-//! lent), `overdue` (warnings of transactions that no longer count) and `timeouts` (clients that
-//! take too long).
+//! lent), `places` (which connections are opened, kept and given up), `overdue` (warnings of
+//! transactions that no longer count) and `timeouts` (clients that take too long).
 
 mod applicants;
 mod cancels;
@@ -47,6 +47,7 @@ mod clients;
 mod logins;
 mod outages;
 mod overdue;
+mod places;
 mod rested;
 mod session_state;
 mod timeouts;
@@ -306,6 +307,7 @@ impl Worker {
     /// Events cannot be waited for.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
+        self.make_kept_pools();
         while !self.is_finished() {
             self.turn(&mut events)?;
         }
@@ -407,6 +409,9 @@ impl Worker {
                 Message::LookedUp { client, looked_up } => self.looked_up(client, looked_up),
                 Message::SystemUser { client, name } => self.system_user(client, name.as_deref()),
                 Message::Discounted(holder) => self.warn_of_overdue(&holder),
+                Message::Place { pool, place } => self.place_given(pool, place),
+                Message::GiveUpIdle { asked } => self.asked_for_idle(asked),
+                Message::KeepOpen { key } => self.pool_announced(&key),
                 Message::ServerBack => self.outages.retry_by(Some(self.now)),
                 Message::Shutdown { deadline } => self.begin_shutdown(deadline),
             }
@@ -447,6 +452,7 @@ impl Worker {
 
     fn begin_shutdown(&mut self, deadline: Instant) {
         self.stopping = Some(deadline);
+        self.shared.accounts.upstreams.close_line();
         self.acceptor.listeners.clear();
         self.next_sweep = self.now;
         for slot in self.clients.slots() {
@@ -485,6 +491,9 @@ impl Worker {
         self.sweep_rested();
         self.sweep_outages();
         self.sweep_refused();
+        if self.stopping.is_none() {
+            self.sweep_places();
+        }
         self.sweep_cancel_requests();
         self.definitions.sweep();
         if let Some(more) = self.endings.unreported(self.now) {
@@ -519,7 +528,7 @@ impl Worker {
     fn publish_counts(&self) {
         let counts = [
             (&self.counters.clients, self.clients.len()),
-            (&self.counters.upstreams_open, self.upstreams.len()),
+            (&self.counters.upstreams_open, self.upstreams.open_count()),
             (&self.counters.upstreams_idle, self.upstreams.idle()),
             (&self.counters.upstreams_busy, self.upstreams.busy()),
             (&self.counters.clients_pinned, self.upstreams.pinned()),

@@ -71,6 +71,7 @@ fn every_key_is_read() {
         timeouts = {{ login = "1s", message = "2s", queue = "none", idle_in_transaction = "4m",
                       client_idle = "5m", transaction = "6m",
                       connect = "5ms", abandoned = "6s", server_idle = "7h",
+                      server_lifetime = "none",
                       server_down = "10s", health_check_after = "none", health_check = "11s",
                       unreachable = "9s",
                       shutdown_grace = "8s" }}
@@ -101,6 +102,7 @@ fn every_key_is_read() {
         connect: Duration::from_millis(5),
         abandoned: seconds(6),
         server_idle: seconds(7 * 3600),
+        server_lifetime: None,
         server_down: seconds(10),
         health_check_after: None,
         health_check: seconds(11),
@@ -428,6 +430,49 @@ fn one_server_has_one_control() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn connections_and_clients_are_bounded() {
+    let text = "max_clients = 1\n[users.ann]\nmax_clients = 2\nmax_connections = 3\n[users.bob]\n"
+        .to_owned();
+    let lines = "max_connections = 9\nmax_database_connections = 8\nmax_connections_per_user = 7\n\
+                 max_clients = 6\nmin_connections = 5";
+    let config = config(&(text + &one_database(lines)));
+    assert_eq!(config.max_clients, Some(1));
+    let ann =
+        UserSettings { max_clients: Some(2), max_connections: Some(3), ..UserSettings::default() };
+    assert_eq!(config.user_settings, HashMap::from([("ann".to_owned(), ann)]));
+    let limits = DatabaseLimits {
+        max_connections: Some(9),
+        max_database_connections: Some(8),
+        max_connections_per_user: Some(7),
+        max_clients: Some(6),
+        min_connections: 5,
+    };
+    assert_eq!(config.databases[0].limits, limits);
+}
+
+#[test]
+fn bounds_on_connections_do_not_contradict_each_other() {
+    let two = |first: &str, second: &str| {
+        let section = |name, lines| {
+            format!("[databases.{name}]\nupstream = \"postgres://db/{name}\"\n{lines}\n")
+        };
+        parse(&(section("a", first) + &section("b", second)))
+    };
+    two("max_connections = 5", "").unwrap();
+    two("max_connections = 5", "max_connections = 5").unwrap();
+    let conflict = two("max_connections = 5", "max_connections = 6").unwrap_err().to_string();
+    let words = "databases.a and databases.b are on one server, db:5432, which has one number";
+    assert!(conflict.contains(words), "{conflict}");
+    for key in ["max_connections", "max_database_connections", "max_connections_per_user"] {
+        let error = error(&one_database(&format!("min_connections = 3\n{key} = 2")));
+        let words = format!("min_connections = 3 is more than {key} = 2");
+        assert!(error.contains(&words), "{error}");
+    }
+    let of_sessions = error(&one_database("mode = \"session\"\nmin_connections = 1"));
+    assert!(of_sessions.contains("min_connections has no meaning with mode"), "{of_sessions}");
 }
 
 #[test]

@@ -48,8 +48,15 @@ fn source(name: &str, gate: Gate) -> (MetricsSource, Arc<WorkerCounters>, Arc<De
     let first = Arc::clone(&workers[0]);
     workers[1].clients.store(2, Ordering::Relaxed);
     let decided = Arc::clone(&decisions);
-    let server =
-        ServerMetrics { name: name.into(), gate, decisions: decided, samples: None, hosts: None };
+    let name = name.into();
+    let server = ServerMetrics {
+        name,
+        gate,
+        decisions: decided,
+        samples: None,
+        connections: None,
+        hosts: None,
+    };
     (MetricsSource::new(vec![server], workers.into()), first, decisions)
 }
 

@@ -253,7 +253,12 @@ impl Worker {
     }
 
     /// Returns the pool of a client that has been let in; makes it if there is none.
-    fn pool(&mut self, key: PoolKey) -> PoolIndex {
+    pub(super) fn pool(&mut self, key: PoolKey) -> PoolIndex {
+        if let Some(pool) = self.upstreams.find_pool(&key) {
+            return pool;
+        }
+        self.announce_pool(&key);
+        let bounds = self.bounds_of_pool(&key);
         let shared = &self.shared;
         self.upstreams.pool(key, |key| {
             let entry = &shared.config.databases[key.database.0];
@@ -263,7 +268,7 @@ impl Worker {
             let credentials = Credentials::new(key.user.clone(), password, found, channel_binding);
             let server = shared.server_of[key.database.0];
             let mode = if key.replication.is_some() { PoolMode::Session } else { entry.mode };
-            Pool::new(key, server, mode, credentials)
+            Pool::new(key, server, mode, credentials, bounds)
         })
     }
 
@@ -312,9 +317,13 @@ impl Worker {
     pub(super) fn admit(&mut self, slot: ClientSlot, applicant: Box<Applicant>, mut out: Vec<u8>) {
         let Applicant { user, class, key, timeouts, session } = *applicant;
         let pool = self.pool(key);
-        let account = Account { user, class, timeouts, pool, session };
+        let account = Account { user, class, timeouts, pool, session, place: None };
         self.accept_applicant(slot);
         self.clients[slot].enter_login_stage(LoginStage::AwaitingParameters(account, None));
+        if let Err(message) = self.admit_client(slot) {
+            self.send_to_client(slot, &out);
+            return self.refuse_for_room(slot, &message);
+        }
         authentication::encode_ok(&mut out);
         self.send_to_client(slot, &out);
         self.await_parameters(slot);

@@ -151,19 +151,7 @@ impl Worker {
         if self.stopping.is_some() || self.upstreams[pool].refused.is_some() {
             return;
         }
-        while self.is_missing_connections(pool)
-            && self.upstreams.may_open_more()
-            && self.open_pooled(pool)
-        {}
-    }
-
-    fn is_missing_connections(&self, pool: PoolIndex) -> bool {
-        let it = &self.upstreams[pool];
-        let wanted = it.waiting.len().max(usize::from(!it.awaiting_parameters.is_empty()));
-        if it.opening() >= wanted {
-            return false;
-        }
-        it.opening() + self.upstreams.count(pool, crate::upstream::Upstream::is_withheld) < wanted
+        self.open_for_waiting(pool);
     }
 
     /// Tries to open the connections that are missing, if it is time.
@@ -230,7 +218,7 @@ impl Worker {
             self.outages.turn = self.outages.turn.wrapping_add(1);
             let turn = self.outages.turn.checked_rem(pools.len());
             if let Some(pool) = turn.and_then(|turn| pools.get(turn)) {
-                self.open_pooled(*pool);
+                self.open_spare(*pool);
             }
         }
     }
@@ -286,6 +274,7 @@ impl Worker {
                 account,
                 own_upstream: None,
                 transaction: TransactionState::Queued(_),
+                ..
             }) = &client.state
             else {
                 return false;
@@ -324,6 +313,10 @@ impl Worker {
                 server.address
             );
             SqlState::CONNECTION_FAILURE.0.clone_into(&mut code);
+            if let Some(why) = self.why_no_connection(account.pool) {
+                message = format!("{message}: {why}");
+                SqlState::TOO_MANY_CONNECTIONS.0.clone_into(&mut code);
+            }
             if let Some(outage) = server.hosts.outage() {
                 message = format!("{message}; the last attempt failed with {}", outage.last.text);
                 code = outage.last.code;

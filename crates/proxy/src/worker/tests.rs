@@ -32,8 +32,12 @@ impl Loop {
     fn new(lines: &str) -> Loop {
         let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
         upstream.set_nonblocking(true).unwrap();
+        // Or the server would be asked.
+        let is_bounded = lines.contains("max_connections");
+        let connections = if is_bounded { "" } else { "max_connections = 100" };
         let text = format!(
-            "listen = [\"127.0.0.1:0\"]\n[databases.\"*\"]\nupstream = \"postgres://{}\"\n{lines}",
+            "listen = [\"127.0.0.1:0\"]\n[databases.\"*\"]\nupstream = \"postgres://{}\"\n\
+             {lines}\n{connections}",
             upstream.local_addr().unwrap()
         );
         let directory = tempfile::tempdir().unwrap();
@@ -42,8 +46,9 @@ impl Loop {
         let config = ConfigFile::read(Path::new(&path)).unwrap().into_config().unwrap();
         let (listeners, addresses) = crate::listen(&config.listen).unwrap();
         let [ListenAddress::Tcp(address)] = *addresses else { panic!("{addresses:?}") };
-        let crate::Gated { servers, server_of, .. } = crate::servers(&config).unwrap();
+        let crate::Gated { servers, server_of, regulated } = crate::servers(&config).unwrap();
         let (mut polls, mailboxes) = crate::event_loops(1).unwrap();
+        let accounts = Arc::new(crate::account(&config, &servers, &regulated, &mailboxes));
         let shared = Arc::new(Shared {
             acceptor: None,
             lookups: vec![None; config.databases.len()],
@@ -51,6 +56,7 @@ impl Loop {
             connectors: config.databases.iter().map(|_| vec![None]).collect(),
             config,
             servers,
+            accounts,
             server_of,
             mailboxes,
         });
@@ -388,6 +394,17 @@ impl World {
         self.this.worker.next_sweep = self.this.worker.now;
         self.this.turn();
         self.this.worker.check();
+        self.has_a_place_for_each_connection();
+    }
+
+    fn has_a_place_for_each_connection(&self) {
+        let worker = &self.this.worker;
+        let bound = crate::capacity::Bound::Server(crate::slots::ServerIndex(0));
+        let places = worker.shared.accounts.upstreams.occupancy(&bound).unwrap();
+        assert!(places.taken <= places.max, "{places:?}");
+        // One may be on its way to a pool that waits.
+        let open = worker.upstreams.len();
+        assert!((open..=open + 1).contains(&(places.taken as usize)), "{places:?}, {open} open");
     }
 
     /// All clients go, and the server answers until nothing is left to be done.
@@ -398,6 +415,7 @@ impl World {
             let worker = &self.this.worker;
             if worker.clients.is_empty() && worker.upstreams.busy() == 0 {
                 assert_eq!((gate.outstanding, gate.waiting), (0, 0), "nothing is held");
+                self.has_a_place_for_each_connection();
                 return;
             }
             self.happens(Happening::Accept);
@@ -416,9 +434,12 @@ proptest! {
     #[test]
     fn whatever_happens_every_connection_has_one_holder_and_every_permit_returns(
         mode in prop_oneof![Just("transaction"), Just("session")],
+        connections in prop_oneof![1..4_u32, Just(100)],
         happenings in prop::collection::vec(happening(), 0..160),
     ) {
-        let this = Loop::new(&format!("mode = \"{mode}\"\ncontrol = \"fixed:2\"\n"));
+        let lines =
+            format!("mode = \"{mode}\"\ncontrol = \"fixed:2\"\nmax_connections = {connections}");
+        let this = Loop::new(&lines);
         let mut world = World { this, clients: Vec::new(), backends: Vec::new() };
         for happening in happenings {
             world.happens(happening);

@@ -79,12 +79,13 @@ impl Worker {
             self.end_for_shutdown(slot);
             return Flow::Wait;
         }
+        let now = Instant::now();
+        self.clients[slot].ask(now);
         let Some(account) = self.clients[slot].account() else {
             debug_assert!(false, "only a client that is logged in begins a transaction");
             return Flow::Wait;
         };
         let gate = &self.shared.server(self.upstreams[account.pool].server).gate;
-        let now = Instant::now();
         let request = Request {
             class: account.class,
             deadline: account.timeouts.queue.map(|wait| now + wait),
@@ -391,9 +392,9 @@ impl Worker {
         if self.stopping.is_some() {
             return self.close_upstream(upstream);
         }
-        if !self.leads_where_it_should(upstream) {
+        if !self.leads_where_it_should(upstream) || self.is_to_be_closed(upstream) {
             self.close_upstream(upstream);
-            return self.open_missing(pool);
+            return self.open_for_waiting(pool);
         }
         while let Some(waiter) = self.upstreams[pool].waiting.pop_front() {
             let Some(transaction) =
@@ -403,10 +404,15 @@ impl Worker {
             };
             let idle = TransactionState::Idle { is_held: false };
             match std::mem::replace(transaction, idle) {
-                TransactionState::AwaitingUpstream(permit) => {
+                TransactionState::AwaitingUpstream(mut permit) => {
                     self.upstreams[pool].refused = None;
-                    permit.begin_work(Instant::now());
+                    let now = Instant::now();
+                    permit.resume(now);
+                    permit.begin_work(now);
                     self.lend(waiter, upstream, permit);
+                    if self.upstreams[pool].is_in_line {
+                        self.open_for_waiting(pool);
+                    }
                     return self.follow_ups.resume_client(waiter);
                 }
                 // It was cancelled, or has a connection, and asks again.
@@ -421,9 +427,16 @@ impl Worker {
     pub(super) fn await_release(&mut self, pool: PoolIndex, code: &str, message: &str) {
         let pool = &mut self.upstreams[pool];
         if pool.refused.is_none() {
-            tracing::warn!(message, "no upstream connection; waiting for one that is in use");
+            if let Some(left_out) = self.shared.accounts.admit_warning(self.now) {
+                let words = "no upstream connection; waiting for one that is in use";
+                tracing::warn!(message, left_out, "{words}");
+            }
             let (code, message) = (code.to_owned(), message.to_owned());
             pool.refused = Some(Refused { since: self.now, code, message });
+        }
+        // A login waits without a permit.
+        if pool.waiting.is_empty() {
+            return;
         }
         // More connections may be opening than transactions wait, which may have been cancelled.
         let without = pool.waiting.len().saturating_sub(pool.opening()).max(1);
@@ -437,9 +450,12 @@ impl Worker {
         let limit = self.shared.config.timeouts.connect;
         for pool in self.upstreams.pools() {
             let Some(Refused { since, .. }) = self.upstreams[pool].refused else { continue };
-            if self.upstreams[pool].waiting.is_empty() {
-                self.upstreams[pool].refused = None;
-            } else if self.now.saturating_duration_since(since) < limit {
+            let state = &mut self.upstreams[pool];
+            let has_logins = !state.sessions.is_empty() || !state.awaiting_parameters.is_empty();
+            if state.waiting.is_empty() && !has_logins {
+                state.refused = None;
+            } else if state.waiting.is_empty() || self.now.saturating_duration_since(since) < limit
+            {
                 self.open_for_waiting(pool);
             } else if let Some(Refused { code, message, .. }) = self.upstreams[pool].refused.take()
             {

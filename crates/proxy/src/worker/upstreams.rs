@@ -6,6 +6,7 @@ use tidegate_wire::error_response::{self, Severity, SqlState};
 use tidegate_wire::input::{Input, InputError, Side};
 use tidegate_wire::{Malformed, backend::tag, frontend, startup};
 
+use crate::capacity::Place;
 use crate::client::{Client, ClientSlot};
 use crate::config::PoolMode;
 use crate::handshake::{Progress, UpstreamError};
@@ -71,9 +72,7 @@ impl Worker {
                     return self.finish_client_login(slot, &parameters);
                 }
                 self.upstreams[pool].awaiting_parameters.push(slot);
-                if self.upstreams[pool].opening() == 0 {
-                    self.open_pooled(pool);
-                }
+                self.open_for_waiting(pool);
             }
         }
     }
@@ -84,42 +83,18 @@ impl Worker {
             // A client that has gone, or was told that it takes too long, needs none.
             let waits = self.clients.get(waiter).and_then(Client::awaiting_parameters);
             let Some(pool) = waits.map(|account| account.pool) else { continue };
-            match self.open(pool, Some(waiter)) {
-                Ok(Some(upstream)) => self.clients[waiter].set_own_upstream(upstream),
-                Ok(None) => self.hold_session(pool, waiter),
-                Err(error) => self.opening_failed(pool, Some(waiter), &error),
-            }
-        }
-    }
-
-    /// Opens one more connection of a pool. Returns whether one is being opened now.
-    pub(super) fn open_pooled(&mut self, pool: PoolIndex) -> bool {
-        match self.open(pool, None) {
-            Ok(opened) => opened.is_some(),
-            Err(error) => {
-                self.opening_failed(pool, None, &error);
-                false
-            }
-        }
-    }
-
-    /// Opens a connection if more transactions wait than connections are expected. One in
-    /// quarantine is expected: the server that has to end its quarantine has to accept a new
-    /// connection too.
-    pub(super) fn open_for_waiting(&mut self, pool: PoolIndex) {
-        let withheld = self.upstreams.count(pool, Upstream::is_withheld);
-        let expected = self.upstreams[pool].opening() + withheld;
-        if expected < self.upstreams[pool].waiting.len() {
-            self.open_pooled(pool);
+            self.upstreams[pool].sessions.push_back(waiter);
+            self.open_for_waiting(pool);
         }
     }
 
     /// Begins to open a connection. Returns `None` if this is not the time for an attempt to reach
     /// the server: when it comes, all connections are opened that are missing then.
-    fn open(
+    pub(super) fn open(
         &mut self,
         pool: PoolIndex,
         client: Option<ClientSlot>,
+        place: Place,
     ) -> Result<Option<UpstreamSlot>, UpstreamError> {
         let (index, database) = (self.upstreams[pool].server, self.upstreams[pool].key.database);
         let server = self.shared.server(index);
@@ -134,9 +109,10 @@ impl Worker {
         let server = (server, peer, self.shared.connector(database, peer.host));
         let token = |slot| Source::Upstream(slot).token();
         let registry = self.poll.registry();
-        match self.upstreams.open(pool, client, server, (registry, token), self.now) {
+        match self.upstreams.open(pool, (client, place), server, (registry, token), self.now) {
             Ok(slot) => {
                 self.upstreams[slot].attempt = Some(attempt);
+                self.upstreams[slot].retires_at = self.retirement();
                 self.counters.upstream_connects.fetch_add(1, Ordering::Relaxed);
                 Ok(Some(slot))
             }
@@ -188,7 +164,9 @@ impl Worker {
         }
         let mut out = Vec::new();
         startup::encode_startup(&mut out, parameters);
-        server.begin_login();
+        // A connection for physical replication runs no queries.
+        let asks = !pool.is_for_replication() && self.shared.accounts.asks(pool.server);
+        server.begin_login(asks);
         if let Err(error) = server.connection.send(&out) {
             self.lose_upstream(slot, &error.into());
         }
@@ -237,6 +215,9 @@ impl Worker {
 
     /// Handles what the server has sent; the connection keeps what is incomplete.
     fn upstream_bytes(&mut self, slot: UpstreamSlot, bytes: &[u8]) {
+        if self.upstreams.get(slot).is_some_and(Upstream::is_closing) {
+            return;
+        }
         let mut input = Input::new(Side::Server, bytes);
         let is_opening = |this: &Worker| this.upstreams.get(slot).map(Upstream::is_opening);
         if is_opening(self) == Some(true) {
@@ -294,12 +275,15 @@ impl Worker {
 
     /// The connection is ready for its first transaction.
     fn logged_in(&mut self, slot: UpstreamSlot) {
+        self.learn_limits(slot);
         let pool = self.upstreams[slot].pool;
+        self.upstreams[pool].keeps_open_at = None;
         let Some((parameters, client)) = self.upstreams.finish_login(slot, self.now) else {
             return;
         };
         self.open_for_sessions();
         if let Some(client) = client {
+            self.upstreams[pool].refused = None;
             return self.finish_client_login(client, &parameters);
         }
         for waiter in std::mem::take(&mut self.upstreams[pool].awaiting_parameters) {
@@ -311,7 +295,7 @@ impl Worker {
     }
 
     /// Tells those that wait for a connection why there is none.
-    fn opening_failed(
+    pub(super) fn opening_failed(
         &mut self,
         pool: PoolIndex,
         client: Option<ClientSlot>,
@@ -321,30 +305,24 @@ impl Worker {
         if hosts::may_pass(error) {
             return self.hold(pool, client);
         }
-        if let Some(client) = client {
-            return self.refuse_login_without_server(client, pool, error);
-        }
         let (code, message) = self.describe(pool, error);
+        let is_full = code == SqlState::TOO_MANY_CONNECTIONS.0 && self.has_others_open(pool);
+        if let Some(client) = client {
+            if is_full {
+                self.await_place_again(client, pool);
+                return self.await_release(pool, &code, &message);
+            }
+            return self.refuse_login(client, SqlState(&code), &message);
+        }
+        // A connection that is in use comes free some time.
+        if is_full {
+            return self.await_release(pool, &code, &message);
+        }
         for waiter in std::mem::take(&mut self.upstreams[pool].awaiting_parameters) {
             self.refuse_login(waiter, SqlState(&code), &message);
         }
-        // A connection that is in use comes free some time.
-        let is_in_use = |it: &Upstream| !it.is_opening();
-        if code == SqlState::TOO_MANY_CONNECTIONS.0 && self.upstreams.count(pool, is_in_use) > 0 {
-            return self.await_release(pool, &code, &message);
-        }
         tracing::warn!(message, "no upstream connection");
         self.fail_one_waiting(pool, SqlState(&code), &message);
-    }
-
-    fn refuse_login_without_server(
-        &mut self,
-        client: ClientSlot,
-        pool: PoolIndex,
-        error: &UpstreamError,
-    ) {
-        let (code, message) = self.describe(pool, error);
-        self.refuse_login(client, SqlState(&code), &message);
     }
 
     /// Returns the code and the words in which a client is told of an upstream error.
@@ -408,10 +386,15 @@ impl Worker {
         let Some(server) = self.upstreams.get_mut(slot) else {
             return;
         };
+        if server.is_closing() {
+            return self.remove_upstream(slot);
+        }
         let (pool, client, is_opening) = (server.pool, server.client(), server.is_opening());
-        let is_told = server.session.is_ending;
+        let (is_told, attempt) = (server.session.is_ending, server.attempt.take());
+        if !matches!(error, UpstreamError::Refused { .. }) {
+            self.lost_contact(self.upstreams[pool].server, is_opening);
+        }
         if is_opening {
-            let attempt = server.attempt.take();
             self.remove_upstream(slot);
             self.end_attempt(attempt, error);
             self.opening_failed(pool, client, error);
@@ -440,8 +423,21 @@ impl Worker {
             self.remove_upstream(slot);
             return self.open_for_sessions();
         }
+        if server.is_closing() {
+            return;
+        }
         server.connection.send_last(frontend::TERMINATE);
-        self.remove_upstream(slot);
+        if self.stopping.is_some() {
+            return self.remove_upstream(slot);
+        }
+        let (was_quarantined, pool) =
+            (matches!(server.state(), UpstreamState::Quarantined), server.pool);
+        self.upstreams.begin_closing(slot, self.now);
+        // Its end may have been seen already.
+        self.follow_ups.resume_upstream(slot);
+        if was_quarantined {
+            self.open_for_waiting(pool);
+        }
     }
 
     /// Removes a connection. Its permit, if it has one, returns.
@@ -470,7 +466,12 @@ impl Worker {
                     let bound = ShownBound("connect", timeouts.connect);
                     self.lose_upstream(slot, &UpstreamError::NotReadyInTime { bound, to });
                 }
-                UpstreamState::Idle if age >= timeouts.server_idle => self.close_upstream(slot),
+                UpstreamState::Idle
+                    if age >= timeouts.server_idle && self.may_expire(server.pool) =>
+                {
+                    self.close_upstream(slot);
+                }
+                UpstreamState::Closing if age >= timeouts.connect => self.remove_upstream(slot),
                 UpstreamState::Checking if age >= timeouts.health_check => self.fail_check(slot),
                 UpstreamState::Abandoned(_) if age >= timeouts.abandoned => {
                     tracing::warn!("an abandoned transaction did not end; closing its connection");

@@ -96,11 +96,15 @@ fn churn(address: SocketAddr, connections: u64, seed: u64) -> Outcome {
     Outcome { connections, losses, left: left.into_inner() }
 }
 
-#[expect(clippy::print_stdout, reason = "a soak test prints its seed and its figures")]
 fn churn_in(mode: &str, connections: u64, seed: u64) {
+    churn_under("", mode, connections, seed);
+}
+
+#[expect(clippy::print_stdout, reason = "a soak test prints its seed and its figures")]
+fn churn_under(line: &str, mode: &str, connections: u64, seed: u64) {
     println!("seed {seed}");
     let _server = server();
-    let proxy = shared(mode).limit(8).threads(2).start();
+    let proxy = shared(mode).limit(8).database_line(line).threads(2).start();
     let started = std::time::Instant::now();
     let outcome = churn(proxy.address, connections, seed);
     println!(
@@ -119,6 +123,14 @@ fn churn_in(mode: &str, connections: u64, seed: u64) {
 fn nobody_is_disconnected_because_others_leave() {
     for mode in MODES {
         churn_in(mode, 300, 8);
+    }
+}
+
+/// Also where there are too few connections for those who are there at once, and no place is lost.
+#[test]
+fn nobody_is_disconnected_while_connections_are_few() {
+    for mode in MODES {
+        churn_under("max_connections = 3", mode, 300, 9);
     }
 }
 

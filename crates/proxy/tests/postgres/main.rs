@@ -23,6 +23,7 @@ mod logins;
 mod observe;
 mod outages;
 mod peers;
+mod places;
 mod protocol;
 mod replication;
 mod seeded;

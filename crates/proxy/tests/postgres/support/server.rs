@@ -53,10 +53,23 @@ pub(crate) fn standby_of(primary: &Postgres) -> Postgres {
 
 fn start_server(authentication: Authentication, standby_of: Option<u16>) -> Postgres {
     let connections = CONNECTIONS_MAX.to_string();
-    let settings =
-        [("fsync", "off"), ("max_connections", &*connections), ("shared_buffers", "64MB")];
+    start_with(&[("max_connections", &*connections)], authentication, standby_of)
+}
+
+/// A server that only one test uses, with settings of its own.
+pub(crate) fn server_with(own: &[(&str, &str)], authentication: Authentication) -> Postgres {
+    start_with(own, authentication, None)
+}
+
+fn start_with(
+    own: &[(&str, &str)],
+    authentication: Authentication,
+    standby_of: Option<u16>,
+) -> Postgres {
+    let settings = [("fsync", "off"), ("shared_buffers", "64MB")];
+    let settings = settings.iter().chain(own).copied().collect::<Vec<_>>();
     Postgres::start(Options {
-        settings: settings.map(|(name, value)| (name.into(), value.into())).into(),
+        settings: settings.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
         authentication,
         standby_of,
     })
@@ -80,6 +93,7 @@ pub(crate) struct Setup {
     top: String,
     threads: usize,
     database: String,
+    sections: String,
     /// Names and contents of files beside the configuration.
     files: Vec<(&'static str, String)>,
     is_local: bool,
@@ -100,6 +114,7 @@ pub(crate) fn setup(server: &Postgres, mode: &str) -> Setup {
         top: String::new(),
         threads: 1,
         database: format!("mode = \"{mode}\"\n"),
+        sections: String::new(),
         files: Vec::new(),
         is_local: false,
         name: "*",
@@ -129,6 +144,12 @@ impl Setup {
     /// With one more line of the database's section.
     pub(crate) fn database_line(mut self, line: &str) -> Self {
         writeln!(self.database, "{line}").unwrap();
+        self
+    }
+
+    /// With one more section of the file, or several.
+    pub(crate) fn section(mut self, text: &str) -> Self {
+        writeln!(self.sections, "{text}").unwrap();
         self
     }
 
@@ -162,14 +183,15 @@ impl Setup {
     }
 
     pub(crate) fn start(self) -> Proxy {
-        let Setup { top, threads, database, files, is_local, name, upstream, server } = self;
+        let Setup { top, threads, database, sections, files, is_local, name, upstream, server } =
+            self;
         let directory = TempDir::new().unwrap();
         let socket = directory.path().join(".s.PGSQL.6432");
         let local = if is_local { format!(", {socket:?}") } else { String::new() };
         let text = format!(
             "listen = [\"127.0.0.1:0\"{local}]\nadmin_listen = \"127.0.0.1:0\"\n\
              threads = {threads}\n{top}\n\
-             [databases.\"{name}\"]\nupstream = \"{upstream}\"\n{database}"
+             [databases.\"{name}\"]\nupstream = \"{upstream}\"\n{database}\n{sections}"
         );
         for (name, text) in files {
             std::fs::write(directory.path().join(name), text).unwrap();
@@ -265,7 +287,8 @@ impl Proxy {
         }
     }
 
-    /// Ends the test: all clients have gone, nothing is left but idle upstream connections.
+    /// Ends the test: all clients have gone, nothing is left but idle upstream connections, and
+    /// each of these has its place.
     pub(crate) fn is_left_clean(&self) {
         self.wait_for("tidegate_clients", 0);
         self.comes_to_rest();
@@ -273,5 +296,10 @@ impl Proxy {
             let open = self.metric("tidegate_upstreams_open");
             (open == self.metric("tidegate_upstreams_idle")).then_some(())
         });
+        eventually("a place for every upstream connection", || {
+            let places = self.metric("tidegate_server_connections");
+            (places == self.metric("tidegate_upstreams_open")).then_some(())
+        });
+        self.wait_for("tidegate_server_connections_awaited", 0);
     }
 }
