@@ -156,12 +156,13 @@ impl Accounts {
         if was_known && before == Some(max) {
             return false;
         }
-        match told {
-            Some(_) => tracing::info!(server = account.name, max, "connections that may be used"),
-            None => tracing::warn!(
+        if told.is_some() {
+            tracing::info!(server = account.name, max, "connections that may be used");
+        } else {
+            tracing::warn!(
                 server = account.name,
                 "the server does not tell its max_connections; set databases.NAME.max_connections"
-            ),
+            );
         }
         self.upstreams.set_max(&Bound::Server(server), max);
         true
@@ -294,7 +295,7 @@ pub(crate) fn too_many_clients(config: &Config, full: &Full) -> String {
 impl ServerAccount {
     fn new(config: &Config, address: &ServerHosts, is_watched: bool) -> ServerAccount {
         let of_server = config.databases.iter().filter(|database| database.server == *address);
-        let configured = of_server.filter_map(|database| database.limits.max_connections).next();
+        let configured = of_server.find_map(|database| database.limits.max_connections);
         ServerAccount {
             name: address.to_string(),
             configured,

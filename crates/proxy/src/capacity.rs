@@ -274,6 +274,7 @@ impl Capacity {
     }
 
     /// Publishes the length of the line, and unlocks.
+    #[expect(clippy::needless_pass_by_value, reason = "the lock ends here")]
     fn end(&self, account: MutexGuard<'_, Account>) {
         account.check();
         self.waiting.store(account.line.len(), Ordering::Relaxed);

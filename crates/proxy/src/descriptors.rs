@@ -38,7 +38,7 @@ impl DescriptorPlan {
     /// give, if that is known.
     fn new(config: &Config, limit: u64, servers: Option<u64>) -> DescriptorPlan {
         let mut addresses: Vec<_> = config.databases.iter().map(|it| &it.server).collect();
-        addresses.sort_unstable_by_key(|address| address.to_string());
+        addresses.sort_unstable_by_key(ToString::to_string);
         addresses.dedup();
         let assumed = addresses.len() as u64 * SERVER_CONNECTIONS;
         DescriptorPlan {

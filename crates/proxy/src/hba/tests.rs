@@ -235,7 +235,7 @@ fn pick<T: Copy>(draws: &mut SplitMix64, from: &[T]) -> T {
 fn address(draws: &mut SplitMix64) -> IpAddr {
     // Few bits differ, so that networks contain addresses now and then.
     let bits = draws.next_bits() & 0x0303_0303;
-    if draws.next_bits() % 2 == 0 {
+    if draws.next_bits().is_multiple_of(2) {
         Ipv4Addr::from(u32::try_from(bits & 0xffff_ffff).unwrap()).into()
     } else {
         Ipv6Addr::from(u128::from(bits) << 96 | u128::from(draws.next_bits() & 3)).into()
@@ -249,7 +249,7 @@ impl Drawn {
             (0..=draws.next_bits() % 3).map(|_| pick(draws, all)).collect()
         };
         let (databases, users) = (names(&NAMES), names(&NAMES[..9]));
-        let network = (connection != "local" && draws.next_bits() % 8 > 0).then(|| {
+        let network = (connection != "local" && !draws.next_bits().is_multiple_of(8)).then(|| {
             let address = address(draws);
             let most = if address.is_ipv4() { 33 } else { 129 };
             (address, u32::try_from(draws.next_bits() % most).unwrap())
@@ -328,21 +328,21 @@ fn drawn_lines_are_matched_as_a_model_says() {
     let mut found = 0;
     for seed in first..first + 2_000 {
         let mut draws = SplitMix64::new(seed);
-        let drawn: Vec<Drawn> =
-            (0..1 + draws.next_bits() % 6).map(|_| Drawn::new(&mut draws)).collect();
+        let lines: Vec<Drawn> =
+            (0..=draws.next_bits() % 6).map(|_| Drawn::new(&mut draws)).collect();
         let mut text = String::new();
-        for line in &drawn {
+        for line in &lines {
             line.write(&mut draws, &mut text);
         }
         let parsed =
             parse(&text, None).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
-        assert_eq!(parsed.rules.len(), drawn.len(), "seed {seed}\n{text}");
+        assert_eq!(parsed.rules.len(), lines.len(), "seed {seed}\n{text}");
         for _ in 0..20 {
-            let peer = (draws.next_bits() % 4 > 0).then(|| address(&mut draws));
-            let is_encrypted = draws.next_bits() % 2 == 0;
+            let peer = (!draws.next_bits().is_multiple_of(4)).then(|| address(&mut draws));
+            let is_encrypted = draws.next_bits().is_multiple_of(2);
             let (user, database) = (pick(&mut draws, &TEXTS), pick(&mut draws, &TEXTS));
             let request = Request { peer, is_encrypted, user, database, is_replication: false };
-            let expected = drawn.iter().position(|line| line.fits(&request));
+            let expected = lines.iter().position(|line| line.fits(&request));
             let rule = parsed.first(&request);
             let index = rule
                 .map(|rule| parsed.rules.iter().position(|other| other.line == rule.line).unwrap());

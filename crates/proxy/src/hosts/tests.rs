@@ -77,7 +77,9 @@ impl Hosts {
 fn one_attempt_at_a_time_is_made_while_a_server_is_down() {
     let (hosts, now) = one();
     let many: Vec<Attempt> = (0..20).map(|_| hosts.now(now)).collect();
-    many.into_iter().for_each(|attempt| attempt.failed(&refused(), now));
+    for attempt in many {
+        attempt.failed(&refused(), now);
+    }
     assert!(hosts.is_down());
     let at = hosts.later(now).expect("there is a pause");
     assert!(at <= now + PAUSE.0, "20 failures of one moment are one");

@@ -184,17 +184,12 @@ impl Worker {
         if !self.shared.accounts.upstreams.is_waited_for() {
             return;
         }
-        match self.shared.accounts.longest_idle(asked) {
-            Some(worker) if worker == self.index => {
-                if !self.give_up_idle() {
-                    self.ask_for_idle(asked.with(worker));
-                }
-            }
-            Some(worker) => {
-                let asked = asked.with(worker);
-                self.shared.mailboxes[worker.0].post(Message::GiveUpIdle { asked });
-            }
-            None => {}
+        let Some(worker) = self.shared.accounts.longest_idle(asked) else { return };
+        let asked = asked.with(worker);
+        if worker != self.index {
+            self.shared.mailboxes[worker.0].post(Message::GiveUpIdle { asked });
+        } else if !self.give_up_idle() {
+            self.ask_for_idle(asked);
         }
     }
 
