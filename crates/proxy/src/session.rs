@@ -32,6 +32,7 @@ pub(crate) struct ClientSession {
 
 /// What is set up on an upstream connection, and what it still owes.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts about the server, found out apart")]
 pub(crate) struct ServerSession {
     pub(crate) replies: Replies,
     pub(crate) status: TransactionStatus,
