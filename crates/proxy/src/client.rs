@@ -62,7 +62,7 @@ pub(crate) struct Account {
     pub(crate) user: Box<str>,
     pub(crate) class: Class,
     /// How long it may take.
-    pub(crate) timeouts: ClientTimeouts,
+    pub(crate) timeouts: Box<ClientTimeouts>,
     pub(crate) pool: PoolIndex,
     pub(crate) session: ClientSession,
     /// The right to be connected.
@@ -346,7 +346,7 @@ impl Client {
                     LoginStage::LookingUp(applicant, _) | LoginStage::Authenticating(applicant, _),
                 ..
             } => Some(&applicant.timeouts),
-            _ => self.account().map(|account| &account.timeouts),
+            _ => self.account().map(|account| &*account.timeouts),
         }
     }
 

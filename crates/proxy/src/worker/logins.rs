@@ -317,6 +317,7 @@ impl Worker {
     pub(super) fn admit(&mut self, slot: ClientSlot, applicant: Box<Applicant>, mut out: Vec<u8>) {
         let Applicant { user, class, key, timeouts, session } = *applicant;
         let pool = self.pool(key);
+        let timeouts = Box::new(timeouts);
         let account = Account { user, class, timeouts, pool, session, place: None };
         self.accept_applicant(slot);
         self.clients[slot].enter_login_stage(LoginStage::AwaitingParameters(account, None));

@@ -88,7 +88,7 @@ impl Worker {
         if self.upstreams[account.pool].is_for_replication() {
             return None;
         }
-        let bounds = account.timeouts;
+        let bounds = *account.timeouts;
         passed_transaction(client, bounds.transaction, now)
             .or_else(|| passed_idle_in_transaction(client, bounds.idle_in_transaction, now))
             .or_else(|| passed_idle(idle_since, bounds.client_idle, now))
