@@ -11,7 +11,7 @@ use crate::support::wire::{SYNC, bind, execute, extended, parse, query, show};
 use crate::support::{Wire, server};
 
 const CLIENTS: usize = 4;
-const STATEMENTS: usize = 400;
+const RUNS: usize = 400;
 
 struct Draws(SplitMix64);
 
@@ -196,7 +196,7 @@ fn play(seed: u64) {
         Pair { client, twin, keys: [key, key + 1], sent: Vec::new(), is_failed: false }
     };
     let mut pairs: Vec<Pair> = (0..CLIENTS).map(|_| pair()).collect();
-    for _ in 0..STATEMENTS {
+    for _ in 0..RUNS {
         let index = draws.below(CLIENTS);
         if draws.below(50) == 0 {
             pairs[index] = pair();
