@@ -294,7 +294,7 @@ pub(crate) fn too_many_clients(config: &Config, full: &Full) -> String {
 
 impl ServerAccount {
     fn new(config: &Config, address: &ServerHosts, is_watched: bool) -> ServerAccount {
-        let of_server = config.databases.iter().filter(|database| database.server == *address);
+        let mut of_server = config.databases.iter().filter(|database| database.server == *address);
         let configured = of_server.find_map(|database| database.limits.max_connections);
         ServerAccount {
             name: address.to_string(),

@@ -103,7 +103,6 @@ fn a_storm_of_sessions_meets_a_small_server() {
             scope.spawn(move || assert_eq!(Wire::connect(address).value("SELECT 'in'"), "in"));
         }
     });
-    assert_eq!(proxy.metric("tidegate_logins_failed_total"), 0);
     proxy.is_left_clean();
 }
 
