@@ -56,6 +56,7 @@ fn start(settings: &[(&str, &str)]) -> Postgres {
     Postgres::start(Options {
         settings: settings.iter().map(pair).collect(),
         authentication: Authentication::Trust,
+        ..Options::default()
     })
     .unwrap()
 }

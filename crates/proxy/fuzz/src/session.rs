@@ -194,7 +194,7 @@ pub struct Rigs {
     directory: PathBuf,
     encryption: Arc<ClientConfig>,
     /// In transaction and in session mode.
-    rigs: [Rig; 2],
+    pair: [Rig; 2],
 }
 
 impl Rigs {
@@ -206,12 +206,12 @@ impl Rigs {
         let directory = std::env::temp_dir().join(format!("tidegate-fuzz-{}-{}", name.0, name.1));
         std::fs::create_dir_all(&directory).expect("a directory");
         let encryption = tls::certify(&directory);
-        let rigs = ["transaction", "session"].map(|mode| {
+        let pair = ["transaction", "session"].map(|mode| {
             let own = directory.join(mode);
             std::fs::create_dir_all(&own).expect("a directory");
             Rig::new(&own, &directory, mode)
         });
-        Rigs { directory, encryption, rigs }
+        Rigs { directory, encryption, pair }
     }
 
     /// Logs in, sends what the bytes say, leaves; then the bystander asks its next question.
@@ -221,7 +221,7 @@ impl Rigs {
     pub fn run(&mut self, bytes: &[u8]) {
         let mut bytes = Bytes(bytes);
         let style = bytes.next();
-        let rig = &mut self.rigs[usize::from(style % 2)];
+        let rig = &mut self.pair[usize::from(style % 2)];
         let piece = usize::from(bytes.next()) + 1;
         let mut client = connect(&rig.path);
         for piece in stream(&mut bytes).chunks(piece) {
@@ -249,7 +249,7 @@ impl Rigs {
     pub fn run_tls(&mut self, bytes: &[u8]) {
         let mut bytes = Bytes(bytes);
         let style = bytes.next();
-        let rig = &mut self.rigs[usize::from(style % 2)];
+        let rig = &mut self.pair[usize::from(style % 2)];
         let mut client = tls::Client::connect(rig.tls_address, &self.encryption);
         // The proxy may end the connection wherever something is wrong.
         let _ = go_wrong(&mut client, style, &mut bytes);

@@ -8,8 +8,6 @@
 //! `TIDEGATE_DIFFERENTIAL_SEED` is the first seed, `TIDEGATE_DIFFERENTIAL_COUNT` the number of
 //! sequences.
 
-#![expect(clippy::print_stdout, reason = "shown when the test fails")]
-
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -172,12 +170,12 @@ impl Draws {
     /// Batches, each with its Sync, or simple queries; some are awaited and some not.
     fn sequence(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
-        for _ in 0..1 + self.below(5) {
+        for _ in 0..=self.below(5) {
             if self.below(3) == 0 {
                 let (shown, bytes) = self.request();
                 steps.push(Step::Send(shown, bytes));
             } else {
-                for _ in 0..1 + self.below(7) {
+                for _ in 0..=self.below(7) {
                     let (shown, bytes) = self.message();
                     steps.push(Step::Send(shown, bytes));
                     if self.below(12) == 0 {

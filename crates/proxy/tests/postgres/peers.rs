@@ -113,6 +113,9 @@ fn a_cancel_request_is_forwarded_once() {
     first.is_left_clean();
 }
 
+/// Options of the protocol, and their values.
+type Options<'a> = &'a [(&'a str, &'a str)];
+
 #[test]
 fn keys_have_the_length_of_the_protocol() {
     let server = server();
@@ -120,7 +123,7 @@ fn keys_have_the_length_of_the_protocol() {
         let proxy = setup(&server, mode).limit(2).start();
         let later = startup::PROTOCOL_3_0 + 99;
         let unknown = [("_pq_.none", "x")];
-        let table: [(u32, &[(&str, &str)], usize, Option<u32>); 5] = [
+        let table: [(u32, Options<'_>, usize, Option<u32>); 5] = [
             (startup::PROTOCOL_3_0, &[], 4, None),
             (startup::PROTOCOL_3_0, &unknown, 4, Some(startup::PROTOCOL_3_0)),
             (startup::PROTOCOL_3_2, &[], 32, None),

@@ -224,7 +224,7 @@ const KINDS: [(&str, Operation); 9] = [
     ("an error", error),
 ];
 
-fn expect(found: Vec<String>, wanted: &[String]) -> Result<(), Failure> {
+fn expect(found: &[String], wanted: &[String]) -> Result<(), Failure> {
     if found == wanted {
         return Ok(());
     }
@@ -236,7 +236,7 @@ fn expect(found: Vec<String>, wanted: &[String]) -> Result<(), Failure> {
 
 fn question(load: &Load, client: &mut Client, _: &mut SplitMix64) -> Result<(), Failure> {
     let token = load.token();
-    expect(client.talk.ask(&format!("SELECT '{token}'"))?.rows()?, &[token])
+    expect(&client.talk.ask(&format!("SELECT '{token}'"))?.rows()?, &[token])
 }
 
 fn prepared(load: &Load, client: &mut Client, draws: &mut SplitMix64) -> Result<(), Failure> {
@@ -247,7 +247,7 @@ fn prepared(load: &Load, client: &mut Client, draws: &mut SplitMix64) -> Result<
     }
     bytes.extend([bind(&name, &[&token]), execute("", 0), SYNC.to_vec()].concat());
     client.talk.send(&bytes)?;
-    expect(client.talk.answer()?.rows()?, &[format!("{token}-{number}")])?;
+    expect(&client.talk.answer()?.rows()?, &[format!("{token}-{number}")])?;
     client.prepared |= 1 << number;
     Ok(())
 }
@@ -258,7 +258,7 @@ fn batch(load: &Load, client: &mut Client, _: &mut SplitMix64) -> Result<(), Fai
     let bytes: Vec<u8> = tokens.iter().flat_map(each).collect();
     client.talk.send(&bytes)?;
     for token in tokens {
-        expect(client.talk.answer()?.rows()?, &[token])?;
+        expect(&client.talk.answer()?.rows()?, &[token])?;
     }
     Ok(())
 }
@@ -284,7 +284,7 @@ fn insert_inside(talk: &mut Talk, token: &str) -> Result<(), Failure> {
     talk.ask("BEGIN")?.rows()?;
     talk.ask(&format!("INSERT INTO ledger VALUES ('{token}')"))?.rows()?;
     let seen = talk.ask(&format!("SELECT token FROM ledger WHERE token = '{token}'"))?.rows()?;
-    expect(seen, &[token.to_owned()])
+    expect(&seen, &[token.to_owned()])
 }
 
 fn rollback(load: &Load, client: &mut Client, _: &mut SplitMix64) -> Result<(), Failure> {
@@ -334,7 +334,7 @@ fn large_answer(load: &Load, client: &mut Client, _: &mut SplitMix64) -> Result<
     let token = load.token();
     let sql = format!("SELECT repeat('{token}', 5000) FROM generate_series(1, 20)");
     let wanted = vec![token.repeat(5000); 20];
-    expect(client.talk.ask(&sql)?.rows()?, &wanted)
+    expect(&client.talk.ask(&sql)?.rows()?, &wanted)
 }
 
 fn error(load: &Load, client: &mut Client, _: &mut SplitMix64) -> Result<(), Failure> {

@@ -136,7 +136,7 @@ impl Talk {
                 self.received.drain(..head.len);
                 return Ok((head.tag, payload));
             }
-            let mut chunk = [0; 64 * 1024];
+            let mut chunk = [0; 8 * 1024];
             let count = match &mut self.transport {
                 Transport::Plain(stream) => stream.read(&mut chunk),
                 Transport::Encrypted(stream) => stream.read(&mut chunk),

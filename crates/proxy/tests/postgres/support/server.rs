@@ -187,7 +187,7 @@ impl Setup {
             self;
         let directory = TempDir::new().unwrap();
         let socket = directory.path().join(".s.PGSQL.6432");
-        let local = if is_local { format!(", {socket:?}") } else { String::new() };
+        let local = if is_local { format!(", \"{}\"", socket.display()) } else { String::new() };
         let text = format!(
             "listen = [\"127.0.0.1:0\"{local}]\nadmin_listen = \"127.0.0.1:0\"\n\
              threads = {threads}\n{top}\n\
