@@ -39,7 +39,7 @@ impl Capture {
         loop {
             let (packet, len) = startup::first_packet(client).unwrap().unwrap();
             client = &client[len..];
-            first.push(packet);
+            first.push(packet.clone());
             match packet {
                 // The server answers a request to encrypt by one byte, here always a refusal.
                 FirstPacket::Ssl | FirstPacket::GssEnc => {
