@@ -75,7 +75,12 @@ fn work(
 
 fn server() -> Postgres {
     let settings = vec![("fsync".into(), "off".into())];
-    Postgres::start(ServerOptions { settings, authentication: Authentication::Trust }).unwrap()
+    Postgres::start(ServerOptions {
+        settings,
+        authentication: Authentication::Trust,
+        ..ServerOptions::default()
+    })
+    .unwrap()
 }
 
 #[test]

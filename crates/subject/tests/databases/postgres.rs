@@ -7,7 +7,7 @@ use tidegate_subject::postgres::{Authentication, Options, Postgres};
 use super::traces::{assert_gone_after_panic, assert_restarts_and_stops};
 
 fn options(authentication: Authentication) -> Options {
-    Options { settings: vec![("fsync".into(), "off".into())], authentication }
+    Options { settings: vec![("fsync".into(), "off".into())], authentication, ..Options::default() }
 }
 
 #[test]
