@@ -152,7 +152,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             .map_err(|source| StartError::Journal { path: path.clone(), source })
     };
     let journal = config.journal.as_ref().map(begin).transpose()?;
-    let (listeners, addresses) = listen(&config.listen)?;
+    let (mut listeners, addresses) = listen(&config.listen)?;
     let unix_paths = addresses.iter().filter_map(unix_path).collect();
     let (polls, mailboxes) = event_loops(config.threads.get())?;
     let counters: Vec<Arc<WorkerCounters>> = polls.iter().map(|_| Arc::default()).collect();
@@ -165,19 +165,17 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let server_metrics = servers.iter().zip(&regulated).enumerate().map(metrics_of).collect();
     let metrics = Arc::new(MetricsSource::new(server_metrics, counters.clone()));
     let admin = config.admin_listen.map(|at| admin::start(at, Arc::clone(&metrics))).transpose()?;
-    let acceptor = config.client_tls.as_ref().map(tls::settings::acceptor).transpose()?;
-    let connectors = connectors(&config)?;
     let lookups = auth_query::lookups(&config, &server_of);
     let by_system = config.authentication == ClientAuthentication::Hba;
     let system_users = by_system.then(|| SystemUsers::start(mailboxes.clone())).transpose()?;
     config.users.derive_verifiers();
     let shared = Arc::new(Shared {
+        acceptor: config.client_tls.as_ref().map(tls::settings::acceptor).transpose()?,
+        connectors: connectors(&config)?,
         config,
         servers,
         accounts,
         server_of,
-        acceptor,
-        connectors,
         lookups,
         system_users,
         mailboxes,
@@ -200,7 +198,6 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         metrics,
     };
     // The first worker accepts for all.
-    let mut listeners = listeners;
     for ((index, poll), counters) in polls.into_iter().enumerate().zip(counters) {
         let listeners = std::mem::take(&mut listeners);
         let worker =

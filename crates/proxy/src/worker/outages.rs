@@ -361,8 +361,10 @@ impl Worker {
         let pools = || self.upstreams.pools().map(|pool| &self.upstreams[pool]);
         let transactions: usize = pools().map(|pool| pool.waiting.len()).sum();
         let logins: usize = pools().map(|pool| pool.awaiting_parameters.len()).sum();
+        let in_line: usize = pools().map(|pool| pool.sessions.len()).sum();
         let sessions: usize = self.outages.sessions.iter().map(VecDeque::len).sum();
+        let logins = (logins + in_line + sessions) as u64;
         self.counters.transactions_held.store(transactions as u64, Ordering::Relaxed);
-        self.counters.logins_held.store((logins + sessions) as u64, Ordering::Relaxed);
+        self.counters.logins_held.store(logins, Ordering::Relaxed);
     }
 }

@@ -93,8 +93,8 @@ impl Worker {
         PoolOfWorker { worker: self.index, pool }
     }
 
-    /// Returns what a pool lacks, if anything. A connection that is withheld is expected: the server
-    /// that has to end its quarantine has to accept a new connection too.
+    /// Returns what a pool lacks, if anything. A connection that is withheld is expected: the
+    /// server that has to end its quarantine has to accept a new connection too.
     fn want(&mut self, pool: PoolIndex) -> Option<Want> {
         self.forget_those_served(pool);
         let state = &self.upstreams[pool];
@@ -446,7 +446,8 @@ impl Worker {
         }
     }
 
-    /// Makes the same pool in the other event loops if a share of its connections is kept open there.
+    /// Makes the same pool in the other event loops if a share of its connections is kept open
+    /// there.
     pub(super) fn announce_pool(&self, key: &PoolKey) {
         let kept_open = self.shared.config.databases[key.database.0].limits.min_connections;
         if kept_open == 0 || key.replication.is_some() {

@@ -427,7 +427,8 @@ impl Worker {
             return;
         }
         server.connection.send_last(frontend::TERMINATE);
-        if self.stopping.is_some() {
+        // A permit comes back at once, not when the server has ended the connection.
+        if self.stopping.is_some() || server.is_busy() {
             return self.remove_upstream(slot);
         }
         let (was_quarantined, pool) =

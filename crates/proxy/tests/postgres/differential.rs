@@ -39,8 +39,8 @@ enum Step {
     Await,
 }
 
-/// What a client of transaction mode is told that has lost its unnamed statement by a Parse or Close
-/// of it in a batch that failed before: a limit of `statements.rs`.
+/// What a client of transaction mode is told that has lost its unnamed statement by a Parse or
+/// Close of it in a batch that failed before: a limit of `statements.rs`.
 const UNNAMED_LOST: &str = "unnamed prepared statement does not exist";
 
 /// A table that keeps nothing, so that each run finds it the same.
