@@ -66,7 +66,8 @@ fn every_secret_lets_its_user_in_by_the_methods_it_fits() {
     let secrets = [
         ("secret".to_owned(), ["scram-sha-256", "md5"].as_slice()),
         (hash("md5"), &["md5"]),
-        (hash("scram-sha-256"), &["scram-sha-256"]),
+        // The method md5 asks for SCRAM where the secret is a verifier, as PostgreSQL does.
+        (hash("scram-sha-256"), &["scram-sha-256", "md5"]),
     ];
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("users.txt");

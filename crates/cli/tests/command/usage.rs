@@ -79,7 +79,7 @@ fn wrong_flags_are_refused_with_what_is_allowed() {
         (["--disks", "none"], "--disks"),
         (["--listen", "localhost:1"], "127.0.0.1:6432"),
         (["--admin-listen", "9432"], "127.0.0.1:9432"),
-        (["--auth", "ldap"], "trust, md5, scram-sha-256 or cert"),
+        (["--auth", "ldap"], "trust, md5, scram-sha-256, cert or hba"),
         (["--auth", "md5"], "--users-file FILE"),
         (["--users-file", "/nonexistent"], "cannot read the user file /nonexistent"),
         (["--listen", "0.0.0.0:0"], "--auth trust"),
