@@ -10,6 +10,7 @@ bench/clients/reasons.json. Everything started here is stopped here, by its proc
 import argparse
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import json
 import os
@@ -18,7 +19,7 @@ import shutil
 import subprocess
 import sys
 
-from compare import script, servers
+from compare import processes, script, servers
 from compare.machine import ROOT, commit, version
 from compare.processes import Failed, catch_signals, find_program, started, time_limit
 from compare.script import head, row, say
@@ -47,13 +48,7 @@ WAYS = (DIRECT, Way("session", "session"), Way("session, TLS", "session", True),
         Way("transaction", "transaction"), Way("transaction, TLS", "transaction", True))
 
 
-def run_quietly(*command, **options):
-    """Run a step of an installation; its output is shown if it fails."""
-    done = subprocess.run([str(word) for word in command], text=True, timeout=INSTALL_LIMIT_S,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, **options)
-    if done.returncode:
-        raise Failed(f"{command[0]}: {done.stdout.strip()[-400:]}")
+run_quietly = functools.partial(processes.run_quietly, limit_s=INSTALL_LIMIT_S)
 
 
 def needed(*programs):

@@ -9,6 +9,7 @@ Everything started here is stopped here, by its process id.
 
 import argparse
 import contextlib
+import functools
 import os
 import pathlib
 import re
@@ -18,7 +19,7 @@ import sys
 import tarfile
 import time
 
-from compare import script, servers
+from compare import processes, script, servers
 from compare.machine import ROOT, commit, version
 from compare.processes import Failed, catch_signals, find_program, started, time_limit, unprivileged
 from compare.script import head, row, say
@@ -64,14 +65,7 @@ def arguments():
     return options
 
 
-def run_quietly(*command, **options):
-    """Run a step; its output is shown if it fails."""
-    done = subprocess.run([str(word) for word in command], text=True, timeout=STEP_LIMIT_S,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, **options)
-    if done.returncode:
-        raise Failed(f"{command[0]}: {done.stdout.strip()[-400:]}")
-    return done.stdout
+run_quietly = functools.partial(processes.run_quietly, limit_s=STEP_LIMIT_S)
 
 
 def fetch(directory):

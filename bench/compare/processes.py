@@ -122,6 +122,16 @@ def started(command, *, stop_with=(signal.SIGTERM,), **options):
                         pipe.close()
 
 
+def run_quietly(*command, limit_s, **options):
+    """Run a step for some seconds at most; return its output, which is shown if it fails."""
+    done = subprocess.run([str(word) for word in command], text=True, timeout=limit_s,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, **options)
+    if done.returncode:
+        raise Failed(f"{command[0]}: {done.stdout.strip()[-400:]}")
+    return done.stdout
+
+
 def wait_until(ready, process, log, limit_s=30):
     """Return what `ready()` gives as soon as that is true; Failed when the process has ended."""
     deadline = time.monotonic() + limit_s

@@ -66,7 +66,7 @@ pub(crate) struct Full {
 /// A pool has to wait for a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// Why.
+    /// The bound that is reached.
     pub(crate) full: Full,
     /// Whether that is to be logged, and how many waits were not logged before it.
     pub(crate) left_out: Option<u64>,

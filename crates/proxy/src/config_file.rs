@@ -393,7 +393,7 @@ pub enum ConfigProblem {
     ControlConflict {
         /// A database.
         first: String,
-        /// Another.
+        /// Another database, on the same server.
         second: String,
         /// Their server.
         server: ServerHosts,
@@ -406,7 +406,7 @@ pub enum ConfigProblem {
     ConnectionsConflict {
         /// A database.
         first: String,
-        /// Another.
+        /// Another database, on the same server.
         second: String,
         /// Their server.
         server: ServerHosts,

@@ -81,7 +81,7 @@ pub enum LineProblem {
     /// Something that the proxy cannot judge.
     #[error("{what} is not supported: {instead}")]
     NotSupported {
-        /// What.
+        /// What is not supported.
         what: String,
         /// What to write instead.
         instead: &'static str,
@@ -132,7 +132,7 @@ pub enum LineProblem {
     Pattern {
         /// The expression.
         pattern: String,
-        /// Why.
+        /// Why it cannot be used.
         reason: String,
     },
     /// A back reference to a group that there is not.

@@ -172,7 +172,7 @@ pub(crate) struct OutageReport {
     pub(crate) since: Instant,
     /// When the last attempt failed.
     pub(crate) failed_at: Instant,
-    /// Why.
+    /// Why the last attempt failed.
     pub(crate) last: LastError,
 }
 

@@ -35,7 +35,7 @@ pub struct PeersSection {
 /// Peers that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PeersError {
-    /// A number that is none of an instance.
+    /// A number that no instance can have.
     #[error("peers: {0:?} is no number of an instance: use numbers from 1 to {PEER_MAX}")]
     Number(String),
     /// There are peers, and this instance has no number.

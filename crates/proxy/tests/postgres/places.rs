@@ -138,8 +138,8 @@ fn a_transaction_that_waits_too_long_is_told_for_what() {
     proxy.is_left_clean();
 }
 
-/// Users of both event loops need the only connection: whoever has it idle gives it up, and whoever
-/// has it in use does so at the end of the transaction.
+/// Clients of both event loops need the only connection. An idle one is given up at once, one in
+/// use at the end of its transaction.
 #[test]
 fn a_connection_goes_to_whom_needs_it() {
     let server = server();
