@@ -1,0 +1,1 @@
+//! Labels of nodes: prefix-based DeweyIDs.

@@ -1,0 +1,1 @@
+//! Reads XML text as a stream of events.

@@ -1,0 +1,1 @@
+//! Writes XML text from a stream of events, plain or canonical.

@@ -1,0 +1,1 @@
+//! Generator of XMark documents: an auction site of any size.

@@ -1,0 +1,1 @@
+//! `XPath` 1.0: expressions, and their values on a tree.
