@@ -6,6 +6,8 @@ at several numbers of clients, and TPC-B at four. Both poolers have as many conn
 server. Subjects take turns in each repetition; ratios are of runs of one repetition. Prints
 Markdown: throughput, the pooler's CPU time a transaction, and the 99th percentile of the
 response time. The figures are no test: the exit code is 0 whatever they show.
+
+With prepared statements PgBouncer has to be 1.21 or later; scripts/setup-pgbouncer builds one.
 """
 
 import contextlib
@@ -182,7 +184,7 @@ def main():
                         for seed in range(1, options.repetitions + 1)]
                 rows.append(row(load, runs))
                 script.say(rows[-1])
-    about = (f"{script.where(options)}; {CONNECTIONS} connections to the server; "
+    about = (f"{script.where(options)}, {script.version('pgbouncer')}; {CONNECTIONS} connections to the server; "
              f"{options.seconds} s after {options.warmup} s of warm-up, {options.repetitions} "
              "times: median, lowest and highest.")
     columns = ("load", "clients", "direct, tps", "PgBouncer, tps", "Tidegate, tps",

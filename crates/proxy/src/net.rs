@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv, sockopt};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use tidegate_wire::input::Missing;
 
 use crate::config::ListenAddress;
@@ -79,11 +80,7 @@ impl Stream {
     /// Returns whether there is something to read, or the end of it: a look that takes nothing.
     pub(crate) fn has_news(&self) -> bool {
         let (mut byte, flags) = ([0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-        let seen = match self {
-            Stream::Tcp(stream) => recv(stream, &mut byte, flags),
-            Stream::Unix(stream) => recv(stream, &mut byte, flags),
-        };
-        !matches!(seen, Err(Errno::AGAIN | Errno::INTR))
+        !matches!(recv(self, &mut byte, flags), Err(Errno::AGAIN | Errno::INTR))
     }
 
     /// Watches for reading and writing, edge-triggered, for as long as the socket lives.
@@ -96,21 +93,27 @@ impl Stream {
     }
 }
 
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+// The system calls themselves: the C library's are points where a thread can be cancelled, which
+// costs two atomic changes for each call.
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
-        }
+        Ok(recv(&*self, buffer, RecvFlags::empty())?.0)
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
-        }
+        // A peer that has gone is an error, not a signal.
+        Ok(send(&*self, bytes, SendFlags::NOSIGNAL)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -79,16 +79,21 @@ impl Settings {
         self.0.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()))
     }
 
-    /// Returns whether the two are the same. Shares their memory from then on, so that asking again
-    /// costs one comparison.
-    pub(crate) fn unify(&mut self, other: &Settings) -> bool {
+    /// Returns whether the two are the same. They share their memory from then on, so that asking
+    /// again costs one comparison. Both keep the one at the lower address: so all that are ever
+    /// compared come to share one, however many clients and connections there are.
+    pub(crate) fn unify(&mut self, other: &mut Settings) -> bool {
         if Arc::ptr_eq(&self.0, &other.0) {
             return true;
         }
         if self.0 != other.0 {
             return false;
         }
-        self.0 = Arc::clone(&other.0);
+        if Arc::as_ptr(&self.0) < Arc::as_ptr(&other.0) {
+            other.0 = Arc::clone(&self.0);
+        } else {
+            self.0 = Arc::clone(&other.0);
+        }
         true
     }
 
@@ -276,12 +281,17 @@ mod tests {
 
     #[test]
     fn equal_settings_share_memory_after_the_first_comparison() {
-        let (mut left, right) = (settings(&[("a", "1")]), settings(&[("a", "1")]));
-        assert!(left.unify(&right));
-        assert!(Arc::ptr_eq(&left.0, &right.0));
+        let mut all: Vec<Settings> = (0..5).map(|_| settings(&[("a", "1")])).collect();
+        for (one, other) in [(0, 1), (2, 3), (3, 4), (1, 2), (2, 3), (3, 4), (0, 1)] {
+            let (before, from_other) = all.split_at_mut(other);
+            assert!(before[one].unify(&mut from_other[0]));
+        }
+        let lowest = all.iter().map(|it| Arc::as_ptr(&it.0)).min();
+        assert!(all.iter().all(|it| Some(Arc::as_ptr(&it.0)) == lowest));
+        let mut left = all.remove(0);
         left.report("a", "2");
-        assert!(!left.unify(&right), "a change must not reach the other session");
-        assert_eq!(right.get("a"), Some("1"));
+        assert!(!left.unify(&mut all[0]), "a change must not reach the other session");
+        assert_eq!(all[0].get("a"), Some("1"));
     }
 
     #[test]

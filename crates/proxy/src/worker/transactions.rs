@@ -212,7 +212,7 @@ impl Worker {
             return;
         };
         let server = &mut self.upstreams[upstream];
-        let (has, wanted) = (&mut server.session.settings, &client.settings);
+        let (has, wanted) = (&mut server.session.settings, &mut client.settings);
         if !server.session.is_altered && has.unify(wanted) {
             return;
         }
