@@ -8,6 +8,7 @@ import pathlib
 import re
 import resource
 import socket
+import ssl
 import struct
 
 from .processes import Failed, time_limit
@@ -22,6 +23,7 @@ def message(kind, body):
 # Protocol 3.0.
 STARTUP = message(b"", struct.pack("!i", 3 << 16) + b"user\0postgres\0database\0postgres\0\0")
 QUERY = message(b"Q", b"SELECT 1\0")
+SSL_REQUEST = message(b"", struct.pack("!i", 80877103))
 SPARE_FILES = 200
 LIMIT_S = 120
 
@@ -39,9 +41,21 @@ def raise_file_limit(wanted):
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def idle_client(port):
-    """The socket of a client that has logged in and run one query."""
+def tls_context():
+    """Client side of TLS that takes any certificate: one context, so that sessions are alike."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def idle_client(port, tls=None):
+    """The socket of a client that has logged in, by TLS with a context, and run one query."""
     connection = socket.create_connection(("127.0.0.1", port), 30)
+    if tls:
+        connection.sendall(SSL_REQUEST)
+        if connection.recv(1) != b"S":
+            raise Failed("TLS was refused")
+        connection = tls.wrap_socket(connection)
     with connection.makefile("rb") as stream:
         for message in (STARTUP, QUERY):
             connection.sendall(message)
@@ -68,15 +82,15 @@ def resident_kib(process):
     return int(re.search(r"^Rss:\s+(\d+) kB", rollup, re.MULTILINE)[1])
 
 
-def measure(endpoint, clients):
+def measure(endpoint, clients, tls=None):
     """Resident memory before and with the clients. One client has come and gone before that."""
     files = raise_file_limit(clients + SPARE_FILES)
     clients = min(clients, files - SPARE_FILES)
     with contextlib.ExitStack() as connections, time_limit(LIMIT_S):
-        idle_client(endpoint.port).close()
+        idle_client(endpoint.port, tls).close()
         before = resident_kib(endpoint.process)
         for _ in range(clients):
-            connections.enter_context(idle_client(endpoint.port))
+            connections.enter_context(idle_client(endpoint.port, tls))
         after = resident_kib(endpoint.process)
     return {"clients": clients, "before_kib": before, "after_kib": after,
             "kib_per_client": (after - before) / clients}
