@@ -77,6 +77,15 @@ impl Stream {
         error.map_or(Ok(()), Err)
     }
 
+    /// Acknowledges now what has been received, for a peer that sends no more before that.
+    pub(crate) fn acknowledge(&self) {
+        if let Stream::Tcp(stream) = self
+            && let Err(error) = sockopt::set_tcp_quickack(stream, true)
+        {
+            tracing::debug!(%error, "an acknowledgement is left to the system");
+        }
+    }
+
     /// Returns whether there is something to read, or the end of it: a look that takes nothing.
     pub(crate) fn has_news(&self) -> bool {
         let (mut byte, flags) = ([0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
