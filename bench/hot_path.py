@@ -166,7 +166,8 @@ def show_profile(load, profiled):
                                     if share >= SHARE_LEAST) + ". Outside the kernel:\n")
     print(script.head("lr", "function", "share of samples, %"))
     for share, name in functions:
-        print(script.row(f"`{re.sub(r'^[[][.][]] ', '', name).split('  ')[0]}`", f"{share:.2f}"))
+        function = name.removeprefix("[.] ").split("  ")[0]
+        print(script.row(f"`{function}`", f"{share:.2f}"))
 
 
 def main():

@@ -638,8 +638,15 @@ pub(crate) fn from_server(
     client: Option<&mut ClientSession>,
     server: &mut ServerSession,
 ) -> Result<Verdict, Malformed> {
-    let mut nobody = ClientSession::default();
-    let client = client.unwrap_or(&mut nobody);
+    // Made only where there is no client: this is done for every message of a server.
+    let mut nobody;
+    let client = match client {
+        Some(client) => client,
+        None => {
+            nobody = ClientSession::default();
+            &mut nobody
+        }
+    };
     let there = &mut server.statements;
     let verdict = server.replies.received(tag, |owed, fate| {
         record_fate(owed, fate, &mut client.statements, there);
