@@ -31,7 +31,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (mean, longest) = insert(place, insertions)?;
         println!("| {name} | {longest_early} | {mean:.1} | {longest} |");
     }
-    println!("\n| place | insertions up to 64 bytes | up to 1,000 | times relabelled, {insertions} |");
+    println!(
+        "\n| place | insertions up to 64 bytes | up to 1,000 | times relabelled, {insertions} |"
+    );
     println!("| --- | ---: | ---: | ---: |");
     for (name, run) in [
         ("in front of and behind the last one in turn, which is the list's middle", 1),
@@ -41,13 +43,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         let [short, long] = [64, 1_000].map(|limit| zigzag_until(limit, run));
         println!("| {name} | {} | {} | {} |", short?, long?, zigzag(insertions, run)?);
     }
-    println!("\n| distance | 30 loaded | 300 | 100,000 | 100,000 more at random | 30 at one place |");
+    println!(
+        "\n| distance | 30 loaded | 300 | 100,000 | 100,000 more at random | 30 at one place |"
+    );
     println!("| ---: | ---: | ---: | ---: | ---: | ---: |");
     for distance in [1, 2, 4, 8, 16, 64] {
         let rules = RULES.with_distance(NonZeroU16::new(distance).unwrap_or(NonZeroU16::MIN));
         let list = Label::root().children(rules);
-        let [few, some, many] = [30, 300, 100_000].map(|count| Ok(mean(list.evenly(count)?)));
-        let (few, some, many): (f64, f64, f64) = (few?, some?, many?);
+        let loaded = |count| list.evenly(count).map(mean);
+        let (few, some, many) = (loaded(30)?, loaded(300)?, loaded(100_000)?);
         let (random, place) = (inserted_at_random(&list)?, inserted_at_one_place(&list)?);
         println!("| {distance} | {few:.2} | {some:.2} | {many:.2} | {random:.2} | {place:.2} |");
     }
@@ -146,8 +150,12 @@ impl Zigzag {
 
     fn insert(&mut self, siblings: &Siblings) -> Result<(), LabelError> {
         let label = siblings.at(self.left.last(), self.right.last())?;
-        let is_left = self.inserted / self.run % 2 == 0;
-        if is_left { self.left.push(label) } else { self.right.push(label) }
+        let is_right = (self.inserted / self.run).is_multiple_of(2);
+        if is_right {
+            self.right.push(label)
+        } else {
+            self.left.push(label)
+        }
         self.inserted += 1;
         Ok(())
     }

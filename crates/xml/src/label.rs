@@ -1,4 +1,4 @@
-//! Labels of nodes: prefix-based DeweyIDs that never change.
+//! Labels of nodes: prefix-based Dewey IDs that never change.
 //!
 //! A label is the key of a node's record. It holds one *division* for each level, so that level,
 //! ancestors and document order follow from the label alone, without a look at the document: 1.5.7
@@ -40,8 +40,8 @@
 //! - Elements, text, comments and processing instructions are children of their element.
 //! - Attributes are children of their element's *attribute root*, a child in front of all others;
 //!   in the same way namespace nodes are children of the *namespace root*, which is the very first.
-//!   That is the document order of XPath (XPath 1.0, section 5), and the attribute root is the node
-//!   that taDOM locks for all attributes. An attribute is two levels below its element.
+//!   That is the document order of `XPath` 1.0 (section 5), and the attribute root is the node
+//!   that `taDOM` locks for all attributes. An attribute is two levels below its element.
 //! - A text, attribute or comment whose value needs several records has them as its children.
 //!
 //! Each of these is one range of keys: [`Label::subtree`], [`Label::children_range`],
@@ -58,8 +58,8 @@
 //! - at one place, always in front of the same node, always behind it, in front of or behind the
 //!   node inserted last: to 2·log₂ n + 1 bits,
 //! - at random places: to about 1.6·log₂ n bits on average,
-//! - on alternating sides of the node inserted last: to n bits. That is the lower bound for labels
-//!   that never change.
+//! - on alternating sides of the node inserted last: to n bits, and to 1.5·n bits in the worst case,
+//!   which is two on each side in turn. Labels that never change need n bits in the worst case.
 //!
 //! Seven bits of a fraction take a byte. A label above the caller's limit is refused with
 //! [`LabelError::TooLong`], and [`Siblings::evenly`] with [`Label::moved`] give new labels to a list
@@ -67,9 +67,9 @@
 //!
 //! # Text form
 //!
-//! A label prints as a DeweyID: an odd number for a whole place (2n + 1 for place n), an even one
+//! A label prints as a Dewey ID: an odd number for a whole place (2n + 1 for place n), an even one
 //! and the digits of the fraction for those between (1.4:1 is between 1.3 and 1.5), `@` for an
-//! attribute root and `#` for a namespace root. In a textbook's DeweyIDs an even number is followed
+//! attribute root and `#` for a namespace root. In a textbook's Dewey IDs an even number is followed
 //! by further numbers of the same level in place of digits, and 1 is the attribute root.
 //!
 //! # Bytes
@@ -537,7 +537,7 @@ impl fmt::Debug for Label {
 }
 
 impl fmt::Display for Label {
-    /// Writes the label as a DeweyID, and `document` for the document node.
+    /// Writes the label as a Dewey ID, and `document` for the document node.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.as_bytes();
         if bytes.is_empty() {
@@ -593,7 +593,10 @@ impl LabelRange {
 
 impl fmt::Debug for LabelRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LabelRange").field("start", &self.start()).field("end", &self.end()).finish()
+        f.debug_struct("LabelRange")
+            .field("start", &self.start())
+            .field("end", &self.end())
+            .finish()
     }
 }
 

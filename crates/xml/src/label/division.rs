@@ -119,9 +119,9 @@ const LAYOUT: [(usize, u8); 18] = [
     (8, 1),
     (9, 1),
 ];
-const CLASSES: [Class; LAYOUT.len()] = classes();
+static CLASSES: [Class; LAYOUT.len()] = classes();
 /// For each first byte the index of its class, or [`NO_CLASS`].
-const CLASS_OF: [u8; 256] = class_of();
+static CLASS_OF: [u8; 256] = class_of();
 const NO_CLASS: u8 = u8::MAX;
 
 /// Returns the number of positions of a class that is not the first or the last: half the codes,
@@ -218,10 +218,7 @@ pub(super) fn length(bytes: &[u8]) -> usize {
 /// # Errors
 ///
 /// If no division is encoded like this.
-pub(super) fn parse(
-    bytes: &[u8],
-    offset: usize,
-) -> Result<(Division<'_>, usize), MalformedLabel> {
+pub(super) fn parse(bytes: &[u8], offset: usize) -> Result<(Division<'_>, usize), MalformedLabel> {
     let Some(&lead) = bytes.get(offset) else {
         return Err(MalformedLabel::Truncated { length: bytes.len() });
     };
@@ -263,7 +260,9 @@ pub(super) fn middle(low: i64, high: i64) -> Option<i64> {
         let (low, high) = (low.max(class.lowest), high.min(class.lowest + class.positions - 1));
         (low <= high).then_some((class.length, low, high))
     };
-    let (_, low, high) =
-        CLASSES.iter().filter_map(shared).min_by_key(|&(length, low, high)| (length, low - high))?;
+    let (_, low, high) = CLASSES
+        .iter()
+        .filter_map(shared)
+        .min_by_key(|&(length, low, high)| (length, low - high))?;
     Some(low + (high - low) / 2)
 }

@@ -74,9 +74,8 @@ struct Below<'a> {
 
 impl Below<'_> {
     fn digit(&self, index: usize) -> bool {
-        self.last_one.is_none_or(|last| {
-            if index < last { self.fraction.digit(index) } else { index > last }
-        })
+        self.last_one
+            .is_none_or(|last| if index < last { self.fraction.digit(index) } else { index > last })
     }
 }
 
@@ -90,11 +89,10 @@ pub(super) fn between(low: Fraction<'_>, high: Fraction<'_>) -> Vec<u8> {
     loop {
         // The step of the spine that `low` lies in, or that ends just below `high`: as many digits
         // as the group's number, one that differs, and as many that count within the group.
-        let group = if up {
-            (start..).take_while(|&index| low.digit(index)).count()
-        } else {
-            (start..).take_while(|&index| !high.digit(index)).count()
-        };
+        let mut group = 0;
+        while if up { low.digit(start + group) } else { !high.digit(start + group) } {
+            group += 1;
+        }
         let end = start + 2 * group + 1;
         if (start..end).any(|index| low.digit(index) != high.digit(index)) {
             // They lie in different steps: the border next to `low`, or next to `high`, is between.
@@ -115,7 +113,8 @@ fn round_up(low: Fraction<'_>, length: usize) -> Vec<u8> {
 fn encode(digit: impl Fn(usize) -> bool, length: usize) -> Vec<u8> {
     let last_one = (0..length).rfind(|&index| digit(index)).unwrap_or(0);
     let byte = |at: usize| {
-        let digits = (at * DIGITS..(at + 1) * DIGITS).map(|index| index <= last_one && digit(index));
+        let digits =
+            (at * DIGITS..(at + 1) * DIGITS).map(|index| index <= last_one && digit(index));
         let digits = digits.fold(0, |digits, one| digits << 1 | u8::from(one));
         digits << 1 | u8::from(at < last_one / DIGITS)
     };
@@ -164,11 +163,19 @@ mod tests {
             for high in low + 1..=all.len() {
                 let taken = between(get(low), get(high));
                 let (bytes, end) = (&taken[..], &taken[taken.len() - 1]);
-                assert!(bytes > &all[low][..] && all.get(high).is_none_or(|high| bytes < &high[..]));
-                assert!(*end != 0 && end & 1 == 0 && taken[..taken.len() - 1].iter().all(|b| b & 1 == 1));
+                assert!(
+                    bytes > &all[low][..] && all.get(high).is_none_or(|high| bytes < &high[..])
+                );
+                assert!(
+                    *end != 0
+                        && end & 1 == 0
+                        && taken[..taken.len() - 1].iter().all(|b| b & 1 == 1)
+                );
                 // Nearer neighbours on both sides of it change nothing.
                 for low in (low..high).filter(|&low| all[low] < taken) {
-                    for high in (low + 1..=high).filter(|&high| all.get(high).is_none_or(|h| *h > taken)) {
+                    for high in
+                        (low + 1..=high).filter(|&high| all.get(high).is_none_or(|h| *h > taken))
+                    {
                         assert_eq!(between(get(low), get(high)), taken);
                     }
                 }
@@ -182,7 +189,7 @@ mod tests {
         for inserted in 0..1_000 {
             let taken = between(Fraction(&low), Fraction(&high));
             assert_eq!(taken.len(), inserted / DIGITS + 1);
-            if inserted % 2 == 0 { high = taken } else { low = taken }
+            if inserted.is_multiple_of(2) { high = taken } else { low = taken }
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct LabelRules {
 
 impl LabelRules {
     /// The default distance: no free position between loaded siblings, which is the distance 2 of
-    /// a textbook's DeweyIDs.
+    /// a textbook's Dewey IDs.
     ///
     /// Free positions save one byte for the first few nodes inserted between two others, and cost
     /// a byte for each loaded sibling that they push out of the positions with short codes: at a
@@ -47,7 +47,11 @@ impl LabelRules {
     pub(super) fn check(self, label: Label, parent: &Label) -> Result<Label, LabelError> {
         let (length, limit) = (label.as_bytes().len(), self.max_bytes);
         if length > limit {
-            return Err(LabelError::TooLong { length, limit, parent_length: parent.as_bytes().len() });
+            return Err(LabelError::TooLong {
+                length,
+                limit,
+                parent_length: parent.as_bytes().len(),
+            });
         }
         Ok(label)
     }

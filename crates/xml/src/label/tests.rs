@@ -267,7 +267,7 @@ fn one_sided_bound(insertions: u32) -> usize {
 #[test]
 fn one_sided_insertions_stay_short() {
     for (name, gap) in ONE_SIDED {
-        for insertions in [100, 1_000, 20_000] {
+        for insertions in [100, 1_000, 100_000] {
             let longest = longest(gap, insertions);
             assert!(longest <= one_sided_bound(insertions), "{name}: {longest} bytes");
         }
@@ -294,7 +294,7 @@ fn alternating_sides_take_a_bit_until_the_limit_and_relabelling_makes_room() {
             Ok(label) => nodes.insert(gap, label),
             Err(error) => break error,
         }
-        gap += nodes.len() % 2;
+        gap += (nodes.len() + 1) % 2;
     };
     // 62 bytes of seven digits beside the root's byte and the position's.
     assert_eq!(nodes.len(), 2 + 62 * 7);
@@ -329,7 +329,10 @@ fn labels_of_loaded_lists_are_the_same_singly_and_together() {
     };
     assert_eq!([63, 5_183, 922_687, 10_000_000].map(length), [1, 2, 3, 4]);
     assert_eq!(length(u32::MAX), 6);
-    assert_eq!(Label::root().children(distance(u16::MAX)).evenly(u32::MAX).unwrap().len(), 1 << 32);
+    assert_eq!(
+        Label::root().children(distance(u16::MAX)).evenly(u32::MAX).unwrap().len(),
+        u32::MAX as usize
+    );
     assert_eq!(Label::root().children(RULES).evenly(0).unwrap().next(), None);
 }
 
@@ -337,7 +340,7 @@ fn labels_of_loaded_lists_are_the_same_singly_and_together() {
 fn after_a_deletion_the_gap_is_used_again() {
     let list = Label::root().children(RULES);
     let mut nodes: Vec<_> = list.evenly(1_000).unwrap().collect();
-    let deleted: Vec<_> = nodes.splice(10..900, []).collect();
+    let deleted: Vec<_> = nodes.drain(10..900).collect();
     let label = list.between(&nodes[9], &nodes[10]).unwrap();
     assert!(deleted.contains(&label));
     // One byte for the parent, one for the position: the shortest labels go first.
@@ -366,7 +369,7 @@ fn wrong_neighbours_are_refused() {
 
 #[test]
 fn malformed_bytes_are_refused() {
-    use MalformedLabel::{OutOfRange, Truncated, TrailingZero, UnknownByte};
+    use MalformedLabel::{OutOfRange, TrailingZero, Truncated, UnknownByte};
     for byte in (0..=u8::MAX).filter(|byte| !(8..=0xFE).contains(byte) && ![2, 4].contains(byte)) {
         assert_eq!(Label::from_bytes(&[byte]), Err(UnknownByte { offset: 0, byte }));
     }
@@ -449,8 +452,8 @@ fn all_sequences_of_three_bytes_are_labels_or_refused() {
 /// Bytes that are often labels: few values, around the borders of the code.
 fn likely_bytes() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
-        4 => prop::sample::select(vec![0x2E, 0x2F, 0x30, 0x31, 0x32, 0x33, 0x80, 0x81, 0x01]),
-        1 => prop::sample::select(vec![0x02, 0x04, 0x08, 0x1F, 0xAF, 0xB0, 0xF9, 0xFE]),
+        4 => prop::sample::select(vec![0x2E_u8, 0x2F, 0x30, 0x31, 0x32, 0x33, 0x80, 0x81, 0x01]),
+        1 => prop::sample::select(vec![0x02_u8, 0x04, 0x08, 0x1F, 0xAF, 0xB0, 0xF9, 0xFE]),
         1 => any::<u8>(),
     ];
     prop::collection::vec(byte, 0..12)
