@@ -16,7 +16,8 @@ use tidegate_random::SplitMix64;
 use tidegate_xml::label::{Label, LabelError, LabelRules, Siblings};
 
 /// A key of the engine has at most 1,024 bytes with pages of 8 KiB; some are left for the document.
-const RULES: LabelRules = LabelRules::new(1_000);
+/// The distance is that which leaves no free positions.
+const RULES: LabelRules = LabelRules::new(1_000).with_distance(NonZeroU16::MIN);
 const SEED: u64 = 1;
 
 type Neighbours = (Option<Label>, Option<Label>);
@@ -31,9 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (mean, longest) = insert(place, insertions)?;
         println!("| {name} | {longest_early} | {mean:.1} | {longest} |");
     }
-    println!(
-        "\n| place | insertions up to 64 bytes | up to 1,000 | times relabelled, {insertions} |"
-    );
+    println!("\n| place | insertions up to 64 bytes | up to 1,000 | relabelled, {insertions} |");
     println!("| --- | ---: | ---: | ---: |");
     for (name, run) in [
         ("in front of and behind the last one in turn, which is the list's middle", 1),
@@ -63,16 +62,14 @@ struct List {
     ordered: BTreeSet<Label>,
     /// In the order of insertion.
     all: Vec<Label>,
+    /// The one inserted last, at first that in the middle.
+    newest: Label,
     /// A loaded node in the middle.
     fixed: Label,
     random: SplitMix64,
 }
 
 impl List {
-    fn last(&self) -> &Label {
-        self.all.last().unwrap_or(&self.fixed)
-    }
-
     fn before(&self, node: &Label) -> Neighbours {
         (self.ordered.range::<Label, _>(..node).next_back().cloned(), Some(node.clone()))
     }
@@ -104,12 +101,12 @@ const PATTERNS: [(&str, Pattern); 10] = [
         0 => list.before(&list.fixed),
         _ => list.behind(&list.fixed),
     }),
-    ("in front of the last one", |list| list.before(list.last())),
-    ("behind the last one", |list| list.behind(list.last())),
+    ("in front of the last one", |list| list.before(&list.newest)),
+    ("behind the last one", |list| list.behind(&list.newest)),
     ("at random", List::behind_any),
     ("100 behind one another, then elsewhere", |list| match list.all.len() % 100 {
         0 => list.behind_any(),
-        _ => list.behind(list.last()),
+        _ => list.behind(&list.newest),
     }),
 ];
 
@@ -119,12 +116,14 @@ fn insert(place: Pattern, insertions: usize) -> Result<(f64, usize), LabelError>
     let loaded: Vec<_> = siblings.evenly(3)?.collect();
     let fixed = loaded[1].clone();
     let random = SplitMix64::new(SEED);
-    let mut list = List { ordered: loaded.iter().cloned().collect(), all: loaded, fixed, random };
+    let (ordered, newest) = (loaded.iter().cloned().collect(), fixed.clone());
+    let mut list = List { ordered, all: loaded, newest, fixed, random };
     for _ in 0..insertions {
         let (left, right) = place(&mut list);
         let label = siblings.at(left.as_ref(), right.as_ref())?;
         assert!(list.ordered.insert(label.clone()), "{label} was given twice");
-        list.all.push(label);
+        list.all.push(label.clone());
+        list.newest = label;
     }
     let longest = list.all.iter().map(division_length).max().unwrap_or(0);
     Ok((mean(list.all.into_iter()), longest))
@@ -152,9 +151,9 @@ impl Zigzag {
         let label = siblings.at(self.left.last(), self.right.last())?;
         let is_right = (self.inserted / self.run).is_multiple_of(2);
         if is_right {
-            self.right.push(label)
+            self.right.push(label);
         } else {
-            self.left.push(label)
+            self.left.push(label);
         }
         self.inserted += 1;
         Ok(())
@@ -171,7 +170,7 @@ impl Zigzag {
 
 /// Returns how many insertions succeed before a label would be longer than `limit`.
 fn zigzag_until(limit: usize, run: usize) -> Result<usize, LabelError> {
-    let siblings = Label::root().children(LabelRules::new(limit));
+    let siblings = Label::root().children(LabelRules { max_bytes: limit, ..RULES });
     let mut list = Zigzag::new(&siblings, run)?;
     while list.insert(&siblings).is_ok() {}
     Ok(list.inserted)
@@ -195,9 +194,9 @@ fn zigzag(insertions: usize, run: usize) -> Result<usize, LabelError> {
 /// Returns the mean length of 100,000 nodes inserted at random between 100,000 loaded ones.
 fn inserted_at_random(siblings: &Siblings) -> Result<f64, LabelError> {
     let all: Vec<_> = siblings.evenly(100_000)?.collect();
-    let fixed = all[0].clone();
+    let (fixed, newest) = (all[0].clone(), all[0].clone());
     let ordered = all.iter().cloned().collect();
-    let mut list = List { ordered, all, fixed, random: SplitMix64::new(SEED) };
+    let mut list = List { ordered, all, newest, fixed, random: SplitMix64::new(SEED) };
     for _ in 0..100_000 {
         let (left, right) = list.behind_any();
         let label = siblings.at(left.as_ref(), right.as_ref())?;

@@ -13,22 +13,24 @@
 //! let people = Label::root();
 //! let list = people.children(rules);
 //! let anna = list.first()?;
-//! let carl = list.after_last(&anna)?;
-//! let bert = list.between(&anna, &carl)?;
-//! assert!(people < anna && anna < bert && bert < carl);
-//! assert_eq!(bert.parent(), Some(people.clone()));
+//! let dora = list.after_last(&anna)?;
+//! let bert = list.between(&anna, &dora)?;
+//! let carl = list.between(&bert, &dora)?;
+//! assert!(people < anna && anna < bert && bert < carl && carl < dora);
+//! assert_eq!(carl.parent(), Some(people.clone()));
 //!
-//! let id = bert.attributes(rules).first()?;
-//! let name = bert.children(rules).first()?;
-//! assert!(bert < id && id < name && name < carl);
-//! assert_eq!(id.owner(), Some(bert.clone()));
+//! let id = carl.attributes(rules).first()?;
+//! let name = carl.children(rules).first()?;
+//! assert!(carl < id && id < name && name < dora);
+//! assert_eq!(id.owner(), Some(carl.clone()));
 //! assert_eq!((people.level(), name.level()), (Level::Node(0), Level::Node(2)));
-//! assert_eq!(name.nearest_common_ancestor(&carl), people);
-//! assert_eq!(name.to_string(), "1.4:1.3");
+//! assert_eq!(name.nearest_common_ancestor(&dora), people);
+//! assert_eq!([anna, bert, dora].map(|label| label.to_string()), ["1.3", "1.5", "1.7"]);
+//! assert_eq!(name.to_string(), "1.6:1.3");
 //!
 //! // As keys of a tree in the order of their bytes, they are in document order.
-//! assert!(bert.as_bytes() < id.as_bytes());
-//! assert_eq!(Label::from_bytes(bert.as_bytes()).as_ref(), Ok(&bert));
+//! assert!(carl.as_bytes() < id.as_bytes());
+//! assert_eq!(Label::from_bytes(carl.as_bytes()).as_ref(), Ok(&carl));
 //! # Ok::<(), tidegate_xml::label::LabelError>(())
 //! ```
 //!
@@ -49,7 +51,7 @@
 //!
 //! # New labels
 //!
-//! A place among siblings is a number: loaded nodes have whole ones, 1, 2, 3 and so on, and there are
+//! A place among siblings is a number: loaded nodes have whole ones, 1, 3, 5 and so on, and there are
 //! negative ones for nodes inserted in front. Between 1 and 2 lie binary fractions, of which
 //! `fraction.rs` takes one by a rule that keeps them short. A label depends on its two neighbours
 //! and nothing else; no label ever changes. For n insertions
@@ -74,10 +76,10 @@
 //!
 //! # Bytes
 //!
-//! The bytes are described in `division.rs`. An element's bytes are a prefix of its descendants' and
-//! of no other node's; a division of a list of up to 63 children is one byte long. Labels are kept
-//! in memory as these bytes: up to 22 of them inline, so that a `Label` is as large as a `Vec` and
-//! its ancestors need no allocation.
+//! The bytes are described in `division.rs`. A node's bytes are a prefix of its descendants' and of
+//! no other node's. A division is one byte long for the places −8 to 63 and at most nine for whole
+//! places up to 2^60. Labels are kept in memory as these bytes: up to 22 of them inline, so that a
+//! `Label` is as large as a `Vec` and those of most nodes' ancestors need no allocation.
 
 mod bytes;
 mod division;

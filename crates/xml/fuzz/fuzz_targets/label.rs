@@ -47,7 +47,8 @@ fn pair(left: &Label, right: &Label) {
     assert_eq!(common, right.nearest_common_ancestor(left));
     assert_eq!(left.is_ancestor_of(right), common == *left && left != right);
     assert_eq!(left.subtree().contains(right.as_bytes()), common == *left);
-    let Some(parent) = left.parent().filter(|parent| right.parent().as_ref() == Some(parent)) else {
+    let Some(parent) = left.parent().filter(|parent| right.parent().as_ref() == Some(parent))
+    else {
         return;
     };
     let list = parent.children(RULES);

@@ -20,16 +20,15 @@ pub struct LabelRules {
 }
 
 impl LabelRules {
-    /// The default distance: no free position between loaded siblings, which is the distance 2 of
-    /// a textbook's Dewey IDs.
+    /// The default distance: 2, which leaves one free position between loaded siblings.
     ///
-    /// Free positions save one byte for the first few nodes inserted between two others, and cost
-    /// a byte for each loaded sibling that they push out of the positions with short codes: at a
-    /// distance of 1 the first 63 children take one byte each and the first 5,183 at most two, at
-    /// a distance of 16 the first 4 and 324. Without free positions the first 15 nodes inserted
-    /// in front of the same node, or behind it, take one byte more than the loaded ones, the first
-    /// 127 two. `docs/results/xml-labels.md` has a table.
-    pub const DEFAULT_DISTANCE: NonZeroU16 = NonZeroU16::MIN;
+    /// The first nodes inserted between two others take the free positions; the next 15 on the same
+    /// side take one byte more, and the next 100 two. A greater distance pushes loaded siblings out
+    /// of the positions with short codes: with 1 the first 63 children take one byte each and the
+    /// first 5,183 at most two, with 2 it is 32 and 2,592, with 16 it is 4 and 324. Most elements
+    /// have fewer than 32 children, so that a free position costs them nothing; more are not worth
+    /// a byte for each loaded node. `docs/results/xml-labels.md` has a table.
+    pub const DEFAULT_DISTANCE: NonZeroU16 = NonZeroU16::MIN.saturating_add(1);
 
     /// Returns the rules for labels of at most `max_bytes` bytes at the default distance.
     #[must_use]
@@ -150,8 +149,7 @@ impl Siblings {
 
     /// Returns labels for `count` siblings, in order and as far from each other as the rules say.
     ///
-    /// They are those of a newly loaded list, and so they are as short as they can be for this
-    /// parent. A caller that holds the parent's whole subtree exclusively gives them to the nodes
+    /// They are those of a newly loaded list, and so they are short. A caller that holds the parent's whole subtree exclusively gives them to the nodes
     /// of a list in which a label became too long. [`Label::moved`] moves the nodes below.
     ///
     /// # Errors

@@ -13,8 +13,8 @@ use super::division::{self, Division, Head, POSITION_MAX, POSITION_MIN, Place};
 use super::fraction::Fraction;
 use super::*;
 
-/// No label of these tests is longer.
-const RULES: LabelRules = LabelRules::new(1_000);
+/// No free positions, and no label of these tests is longer.
+const RULES: LabelRules = LabelRules::new(1_000).with_distance(NonZeroU16::MIN);
 
 fn distance(positions: u16) -> LabelRules {
     RULES.with_distance(NonZeroU16::new(positions).unwrap())
@@ -246,13 +246,13 @@ const ONE_SIDED: [(&str, Gap); 8] = [
 /// Inserts `insertions` nodes between two loaded ones and returns the longest label of the list,
 /// without the parent's bytes.
 fn longest(gap: Gap, insertions: u32) -> usize {
-    let list = Label::root().children(RULES);
-    let mut all: BTreeSet<_> = list.evenly(3).unwrap().collect();
+    let siblings = Label::root().children(RULES);
+    let mut all: BTreeSet<_> = siblings.evenly(3).unwrap().collect();
     let fixed = all.iter().nth(1).unwrap().clone();
     let mut last = fixed.clone();
     for index in 0..insertions {
         let (left, right) = gap(&all, &last, &fixed, index);
-        last = list.at(left.as_ref(), right.as_ref()).unwrap();
+        last = siblings.at(left.as_ref(), right.as_ref()).unwrap();
         assert!(all.insert(last.clone()), "{last} was given twice");
     }
     all.iter().map(|label| label.as_bytes().len() - 1).max().unwrap()
@@ -286,7 +286,7 @@ fn a_million_one_sided_insertions_stay_short() {
 
 #[test]
 fn alternating_sides_take_a_bit_until_the_limit_and_relabelling_makes_room() {
-    let list = Label::root().children(LabelRules::new(64));
+    let list = Label::root().children(LabelRules { max_bytes: 64, ..RULES });
     let mut nodes: Vec<_> = list.evenly(2).unwrap().collect();
     let mut gap = 1;
     let error = loop {

@@ -24,13 +24,21 @@ struct Node {
     /// Indices of the namespace nodes, attributes and children.
     lists: [Vec<usize>; 3],
     /// Index in its list of the sibling that was inserted last, for each list.
-    last: [usize; 3],
+    newest: [usize; 3],
     deleted: bool,
 }
 
 impl Node {
     fn new(label: Label, role: LabelRole, parent: Option<usize>, level: Level) -> Node {
-        Node { label, role, parent, level, lists: Default::default(), last: [0; 3], deleted: false }
+        Node {
+            label,
+            role,
+            parent,
+            level,
+            lists: Default::default(),
+            newest: [0; 3],
+            deleted: false,
+        }
     }
 }
 
@@ -72,12 +80,12 @@ impl Tree {
             _ => List::Children,
         };
         let length = self.nodes[parent].lists[list as usize].len();
-        let last = self.nodes[parent].last[list as usize].min(length);
+        let newest = self.nodes[parent].newest[list as usize].min(length);
         let gap = match self.below(5) {
             0 => 0,
             1 => length,
-            2 => last,
-            3 => (last + 1).min(length),
+            2 => newest,
+            3 => (newest + 1).min(length),
             _ => self.below(length + 1),
         };
         (list, gap)
@@ -111,7 +119,7 @@ impl Tree {
         let index = self.nodes.len();
         self.nodes.push(Node::new(label, role, Some(parent), Level::Node(level)));
         self.nodes[parent].lists[list as usize].insert(gap, index);
-        self.nodes[parent].last[list as usize] = gap;
+        self.nodes[parent].newest[list as usize] = gap;
     }
 
     /// Deletes a node with all that is below it, but not one of the first.
