@@ -59,7 +59,7 @@
 //! - at either end of a list it grows to log₂ n bits,
 //! - at one place, always in front of the same node, always behind it, in front of or behind the
 //!   node inserted last: to 2·log₂ n + 1 bits,
-//! - at random places: to about 1.6·log₂ n bits on average,
+//! - at random places: to about 1.4·log₂ n bits on average,
 //! - on alternating sides of the node inserted last: to n bits, and to 1.5·n bits in the worst case,
 //!   which is two on each side in turn. Labels that never change need n bits in the worst case.
 //!
