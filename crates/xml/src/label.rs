@@ -2,9 +2,9 @@
 //!
 //! A label is the key of a node's record. It holds one *division* for each level, so that level,
 //! ancestors and document order follow from the label alone, without a look at the document: 1.5.7
-//! is on level 2, a child of 1.5 on level 1, which is a child of the root element 1 on level 0. That
-//! is what makes locks on nodes cheap, since a lock on a node needs one on each of its ancestors
-//! (Haustein and Härder; `docs/xml.md` names the study).
+//! is on level 2, a child of 1.5 on level 1, which is a child of the root element 1 on level 0.
+//! That is what makes locks on nodes cheap, since a lock on a node needs one on each of its
+//! ancestors (Haustein and Härder; `docs/xml.md` names the study).
 //!
 //! ```
 //! use tidegate_xml::label::{Label, LabelRules, Level};
@@ -51,8 +51,8 @@
 //!
 //! # New labels
 //!
-//! A place among siblings is a number: loaded nodes have whole ones, 1, 3, 5 and so on, and there are
-//! negative ones for nodes inserted in front. Between 1 and 2 lie binary fractions, of which
+//! A place among siblings is a number: loaded nodes have whole ones, 1, 3, 5 and so on, and there
+//! are negative ones for nodes inserted in front. Between 1 and 2 lie binary fractions, of which
 //! `fraction.rs` takes one by a rule that keeps them short. A label depends on its two neighbours
 //! and nothing else; no label ever changes. For n insertions
 //!
@@ -60,19 +60,20 @@
 //! - at one place, always in front of the same node, always behind it, in front of or behind the
 //!   node inserted last: to 2·log₂ n + 1 bits,
 //! - at random places: to about 1.4·log₂ n bits on average,
-//! - on alternating sides of the node inserted last: to n bits, and to 1.5·n bits in the worst case,
-//!   which is two on each side in turn. Labels that never change need n bits in the worst case.
+//! - on alternating sides of the node inserted last: to n bits, and to 1.5·n bits in the worst
+//!   case, which is two on each side in turn. Labels that never change need n bits in the worst
+//!   case.
 //!
 //! Seven bits of a fraction take a byte. A label above the caller's limit is refused with
-//! [`LabelError::TooLong`], and [`Siblings::evenly`] with [`Label::moved`] give new labels to a list
-//! and to the nodes below it.
+//! [`LabelError::TooLong`], and [`Siblings::evenly`] with [`Label::moved`] give new labels to a
+//! list and to the nodes below it.
 //!
 //! # Text form
 //!
 //! A label prints as a Dewey ID: an odd number for a whole place (2n + 1 for place n), an even one
 //! and the digits of the fraction for those between (1.4:1 is between 1.3 and 1.5), `@` for an
-//! attribute root and `#` for a namespace root. In a textbook's Dewey IDs an even number is followed
-//! by further numbers of the same level in place of digits, and 1 is the attribute root.
+//! attribute root and `#` for a namespace root. In a textbook's Dewey IDs an even number is
+//! followed by further numbers of the same level in place of digits, and 1 is the attribute root.
 //!
 //! # Bytes
 //!

@@ -1,8 +1,8 @@
 //! Fractions, and which of those between two others is to be taken.
 //!
-//! A fraction is a number from 0 to below 1 with finitely many binary digits. All of them are valid;
-//! what matters is which one an insertion takes. The rule here is a search tree without a bottom
-//! over all fractions above 0, of which an insertion takes the topmost that lies between the
+//! A fraction is a number from 0 to below 1 with finitely many binary digits. All of them are
+//! valid; what matters is which one an insertion takes. The rule here is a search tree without a
+//! bottom over all fractions above 0, of which an insertion takes the topmost that lies between the
 //! neighbours.
 //!
 //! The tree is made of *spines*. A spine begins at one end of an interval and steps towards the
@@ -12,16 +12,17 @@
 //! 1/2 | 5/8 3/4 | 25/32 13/16 27/32 7/8 | 113/128 …
 //! ```
 //!
-//! in groups of 1, 2, 4, 8, …: group g begins at 1 − 2^−g and takes half of what is left, so each of
-//! its 2^g steps is 2^−(2g+1) wide. Insertions that are all at the far end of the interval walk along
-//! the spine, and the n-th takes 2·⌊log₂ n⌋ + 1 digits. The interval between two steps of a spine has
-//! a spine of its own, which steps the other way, from the upper to the lower end: insertions that
-//! are all directly behind the same node walk along that one. Each change of the side begins a new
-//! spine, whose first step takes one digit. So n insertions on alternating sides take n digits.
-//! Labels that never change cannot do better in the worst case: each insertion can be made into the
-//! half of the gap that has fewer labels left (Cohen, Kaplan and Milo, PODS 2002).
+//! in groups of 1, 2, 4, 8, …: group g begins at 1 − 2^−g and takes half of what is left, so each
+//! of its 2^g steps is 2^−(2g+1) wide. Insertions that are all at the far end of the interval walk
+//! along the spine, and the n-th takes 2·⌊log₂ n⌋ + 1 digits. The interval between two steps of a
+//! spine has a spine of its own, which steps the other way, from the upper to the lower end:
+//! insertions that are all directly behind the same node walk along that one. Each change of the
+//! side begins a new spine, whose first step takes one digit. So n insertions on alternating sides
+//! take n digits. Labels that never change cannot do better in the worst case: each insertion can
+//! be made into the half of the gap that has fewer labels left (Cohen, Kaplan and Milo, PODS 2002).
 //!
-//! The tree is that of the surreal numbers, with runs of the same sign written in Elias' gamma code.
+//! The tree is that of the surreal numbers, with runs of the same sign written in Elias' gamma
+//! code.
 
 /// A fraction in its encoded form: seven digits in a byte, of which the lowest bit says whether
 /// another byte follows; no byte at all for 0, and digits in the last byte otherwise.

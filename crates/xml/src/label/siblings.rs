@@ -56,11 +56,13 @@ impl LabelRules {
     }
 }
 
-/// The list of a node's children, attributes or namespace nodes, as a source of labels for new ones.
+/// The list of a node's children, attributes or namespace nodes, as a source of labels for new
+/// ones.
 ///
 /// It knows no label that was given: each method computes the new one from its neighbours alone, so
 /// that neighbours that are locked are all that has to be locked. Consequently a label is given
-/// again if its node was deleted and the neighbours are the same.
+/// again if its node was deleted and the neighbours are the same: a transaction that deletes a node
+/// has to keep others from inserting into its gap until it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Siblings {
     parent: Label,
@@ -149,8 +151,9 @@ impl Siblings {
 
     /// Returns labels for `count` siblings, in order and as far from each other as the rules say.
     ///
-    /// They are those of a newly loaded list, and so they are short. A caller that holds the parent's whole subtree exclusively gives them to the nodes
-    /// of a list in which a label became too long. [`Label::moved`] moves the nodes below.
+    /// They are those of a newly loaded list, and so they are short. A caller that holds the
+    /// parent's whole subtree exclusively gives them to the nodes of a list in which a label became
+    /// too long. [`Label::moved`] moves the nodes below.
     ///
     /// # Errors
     ///

@@ -224,8 +224,8 @@ fn after(all: &BTreeSet<Label>, node: &Label) -> (Option<Label>, Option<Label>) 
     (Some(node.clone()), all.range::<Label, _>(range).next().cloned())
 }
 
-/// Patterns in which a label has to stay short: from all labels, the one given last, a fixed one and
-/// the number of insertions before.
+/// Patterns in which a label has to stay short: from all labels, the one given last, a fixed one
+/// and the number of insertions before.
 const ONE_SIDED: [(&str, Gap); 8] = [
     ("at the end", |all, _, _, _| (all.last().cloned(), None)),
     ("in front", |all, _, _, _| (None, all.first().cloned())),
