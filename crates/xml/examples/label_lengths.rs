@@ -104,9 +104,11 @@ const PATTERNS: [(&str, Pattern); 10] = [
     ("in front of the last one", |list| list.before(&list.newest)),
     ("behind the last one", |list| list.behind(&list.newest)),
     ("behind a node drawn at random", List::behind_any),
-    ("100 behind one another, then behind one drawn at random", |list| match list.all.len() % 100 {
-        0 => list.behind_any(),
-        _ => list.behind(&list.newest),
+    ("100 behind one another, then behind one drawn at random", |list| {
+        match list.all.len() % 100 {
+            0 => list.behind_any(),
+            _ => list.behind(&list.newest),
+        }
     }),
 ];
 
