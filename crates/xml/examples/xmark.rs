@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if measure_only {
         return measure(&generator);
     }
-    generator.write(io::stdout().lock())?;
+    generator.write(io::stdout().lock())?.flush()?;
     Ok(())
 }
 
