@@ -193,10 +193,11 @@ pub struct XmlReader<R: BufRead> {
     markup: quick_xml::Reader<Source<R>>,
     /// The present token, `<` and `>` included.
     token: Vec<u8>,
-    /// Text that has been read and not given yet is `text[given..]`; for a comment or an
-    /// instruction: its content.
+    /// Text that has been read and not given yet is `text[given..]`.
     text: String,
     given: usize,
+    /// A comment, or an instruction's target and data.
+    content: String,
     in_section: bool,
     entities: Entities,
     document_type: Option<DocumentType>,
@@ -225,6 +226,7 @@ impl<R: BufRead> XmlReader<R> {
             token: Vec::new(),
             text: String::new(),
             given: 0,
+            content: String::new(),
             in_section: false,
             entities: Entities { limit: limits.expansion, ..Entities::default() },
             document_type: None,
@@ -269,9 +271,9 @@ impl<R: BufRead> XmlReader<R> {
                 Event::StartElement { name, attributes: &self.tags.attributes }
             }
             Step::Text(range) => Event::Text(&self.text[range]),
-            Step::Comment => Event::Comment(&self.text),
+            Step::Comment => Event::Comment(&self.content),
             Step::Instruction { target } => {
-                let (target, data) = self.text.split_at(target);
+                let (target, data) = self.content.split_at(target);
                 Event::ProcessingInstruction { target, data }
             }
             Step::EndElement(name) => Event::EndElement { name: self.ended.insert(name) },
@@ -350,8 +352,8 @@ impl<R: BufRead> XmlReader<R> {
                     let rule = "a comment must not contain `--` or end with `-`; write `- -`";
                     return Err(Fault::rule(4 + at, rule));
                 }
-                self.text.clear();
-                push_with_line_ends(&mut self.text, content);
+                self.content.clear();
+                push_with_line_ends(&mut self.content, content);
                 Ok(Some(Step::Comment))
             }
             (Token::Instruction, _) => self.instruction(text).map(Some),
@@ -374,12 +376,12 @@ impl<R: BufRead> XmlReader<R> {
         if target.eq_ignore_ascii_case("xml") {
             return Err(Fault::rule(0, RESERVED_TARGET));
         }
-        self.text.clear();
-        self.text.push_str(target);
+        self.content.clear();
+        self.content.push_str(target);
         if !cursor.eat("?>") {
             cursor.expect_space()?;
             let data = cursor.until("?>", "`?>` at the end of the processing instruction")?;
-            push_with_line_ends(&mut self.text, data);
+            push_with_line_ends(&mut self.content, data);
         }
         Ok(Step::Instruction { target: target.len() })
     }

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use crate::name::QName;
-use crate::parse::chars::{first_forbidden, is_name};
+use crate::parse::chars::{bare_text, bare_value, first_forbidden, is_name};
 use crate::parse::{Attribute, Event, XML_NAMESPACE};
 
 mod namespaces;
@@ -271,7 +271,7 @@ impl<W: Write> XmlWriter<W> {
         }
         check_characters(text)?;
         self.finish_start_tag();
-        push_escaped(&mut self.buffer, text, TEXT_ESCAPES);
+        push_escaped(&mut self.buffer, text, bare_text);
         Ok(())
     }
 
@@ -365,7 +365,7 @@ impl<W: Write> XmlWriter<W> {
 
 fn push_value(buffer: &mut Vec<u8>, value: &str) {
     buffer.extend_from_slice(b"=\"");
-    push_escaped(buffer, value, VALUE_ESCAPES);
+    push_escaped(buffer, value, bare_value);
     buffer.push(b'"');
 }
 
@@ -375,16 +375,14 @@ fn push_declaration(buffer: &mut Vec<u8>, prefix: &str, uri: &str) {
     push_value(buffer, uri);
 }
 
-/// Bytes that text cannot have as they are. `>` is one because of `]]>`.
-const TEXT_ESCAPES: &[u8] = b"&<>\r";
-/// Bytes that an attribute's value cannot have as they are: a parser makes spaces of tabs and line
-/// ends.
-const VALUE_ESCAPES: &[u8] = b"&<\"\t\n\r";
-
-fn push_escaped(buffer: &mut Vec<u8>, text: &str, escaped: &[u8]) {
+fn push_escaped(buffer: &mut Vec<u8>, text: &str, bare: fn(&[u8]) -> usize) {
     let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| *byte < b'?' && escaped.contains(byte)) {
+    loop {
+        let at = bare(rest);
         buffer.extend_from_slice(&rest[..at]);
+        if at == rest.len() {
+            return;
+        }
         let reference: &[u8] = match rest[at] {
             b'&' => b"&amp;",
             b'<' => b"&lt;",
@@ -397,7 +395,6 @@ fn push_escaped(buffer: &mut Vec<u8>, text: &str, escaped: &[u8]) {
         buffer.extend_from_slice(reference);
         rest = &rest[at + 1..];
     }
-    buffer.extend_from_slice(rest);
 }
 
 fn check_characters(text: &str) -> Result<(), SerializeError> {

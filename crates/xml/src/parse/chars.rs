@@ -10,6 +10,11 @@ const NAME: u8 = 4;
 /// The byte may be the first of a name without colon.
 const NAME_START: u8 = 8;
 
+/// The byte needs no reference in text that is written.
+const BARE_TEXT: u8 = 16;
+/// The byte needs no reference in a value that is written.
+const BARE_VALUE: u8 = 32;
+
 const CLASSES: [u8; 256] = classes();
 
 const fn classes() -> [u8; 256] {
@@ -32,6 +37,12 @@ const fn classes() -> [u8; 256] {
         if byte.is_ascii_digit() || byte == b'-' || byte == b'.' {
             class |= NAME;
         }
+        if !matches!(byte, b'&' | b'<' | b'>' | b'\r') {
+            class |= BARE_TEXT;
+        }
+        if !matches!(byte, b'&' | b'<' | b'"' | b'\t' | b'\n' | b'\r') {
+            class |= BARE_VALUE;
+        }
         table[byte as usize] = class;
         if byte == u8::MAX {
             return table;
@@ -50,6 +61,18 @@ pub(super) fn plain_value(bytes: &[u8]) -> usize {
     run(bytes, PLAIN_VALUE)
 }
 
+/// Returns the number of leading bytes that text may carry as they are. `>` is not among them
+/// because of `]]>`.
+pub(crate) fn bare_text(bytes: &[u8]) -> usize {
+    run(bytes, BARE_TEXT)
+}
+
+/// Returns the number of leading bytes that a value in double quotes may carry as they are. A
+/// parser would make spaces of tabs and line ends.
+pub(crate) fn bare_value(bytes: &[u8]) -> usize {
+    run(bytes, BARE_VALUE)
+}
+
 fn run(bytes: &[u8], class: u8) -> usize {
     let stop = bytes.iter().position(|&byte| CLASSES[usize::from(byte)] & class == 0);
     stop.unwrap_or(bytes.len())
@@ -62,9 +85,11 @@ pub(crate) fn is_allowed(character: char) -> bool {
 
 /// Returns the place of the first character that XML does not allow, with the character.
 pub(crate) fn first_forbidden(text: &str) -> Option<(usize, char)> {
-    // The first loop is by bytes, and fast; few texts need the second.
-    let suspicious = |&byte: &u8| byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r');
-    if !text.as_bytes().iter().any(|byte| suspicious(byte) || *byte == 0xEF) {
+    // Few texts need the second loop. The first has no branches, so that it is fast.
+    let suspicious = |byte: u8| {
+        (byte < b' ') & (byte != b'\t') & (byte != b'\n') & (byte != b'\r') | (byte == 0xEF)
+    };
+    if !text.bytes().fold(false, |found, byte| found | suspicious(byte)) {
         return None;
     }
     text.char_indices().find(|&(_, character)| !is_allowed(character))

@@ -22,7 +22,7 @@ const TEXTS: [&str; 16] = [
     "&#65;",
     "&#x1D11E;",
     "]]",
-    "<![CDATA[<&]]]>]]>",
+    "<![CDATA[<&]] >]]>",
     "]&gt;",
 ];
 const VALUES: [&str; 14] = [
