@@ -409,7 +409,9 @@ proptest! {
     }
 
     #[test]
-    fn no_markup_makes_the_reader_panic(text in "[<>&;!\\[\\]?/='\" a:x#%\\-éDOCTYPEATLISN(|,)*]{0,60}") {
+    fn no_markup_makes_the_reader_panic(
+        text in "[<>&;!\\[\\]?/='\" a:x#%\\-éDOCTYPEATLISN(|,)*]{0,60}"
+    ) {
         let _ = dump(text.as_bytes());
         let _ = dump(format!("<!DOCTYPE a [<!{text}").as_bytes());
         let _ = dump(format!("<a>{text}</a>").as_bytes());

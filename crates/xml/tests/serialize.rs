@@ -219,7 +219,8 @@ proptest! {
         writer.write(Event::EndElement { name: &element }).unwrap();
         writer.write(Event::EndDocument).unwrap();
         let written = writer.finish().unwrap();
-        let expected = format!("\nStartDocument\n<{{}}a {{}}b={value:?}\nT{text}\n/{{}}a\nEndDocument");
+        let element = format!("<{{}}a {{}}b={value:?}\nT{text}\n/{{}}a");
+        let expected = format!("\nStartDocument\n{element}\nEndDocument");
         prop_assert_eq!(dump(&written, false), expected);
     }
 }
