@@ -3,8 +3,8 @@
 //! The language is that of the W3C recommendation of 16 November 1999: all 13 axes, predicates,
 //! the four types with their conversions, variables and the whole core function library, over any
 //! [`Tree`]. `XPath` 2.0 and later, FLWOR expressions and functions of the caller's own are not
-//! supported, and neither is the disabling of the `//` rewriting; `docs/xpath.md` describes the
-//! plans.
+//! supported. `docs/xpath.md` describes the plans and the limits, and `docs/results/xml-xpath.md`
+//! compares the answers with libxml2.
 //!
 //! The parser is our own: of the libraries with a public syntax tree, `xee-xpath-ast` parses `XPath`
 //! 3.1 and brings a whole XML stack, and `xpath-eval` does not bound the recursion of its parser.

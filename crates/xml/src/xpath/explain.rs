@@ -66,14 +66,11 @@ impl Plan<'_> {
         }
     }
 
-    /// The last step is on top, because it asks the one before it for nodes. All steps of a path
-    /// have the same indentation, so a long path is as wide as a short one.
+    /// The start and the steps in their order, below one line. They are not indented below each
+    /// other, so the plan of a long path is as long as its text and not its square.
     fn path(&mut self, path: &Path, depth: usize) {
-        for step in path.steps.iter().rev() {
-            let line = self.step(step);
-            self.line(depth, &line);
-            self.predicates(&step.predicates, depth + 1);
-        }
+        self.line(depth, "path");
+        let depth = depth + 1;
         match &path.start {
             Start::Root => self.line(depth, "from the document"),
             Start::Context => self.line(depth, "from the context node"),
@@ -83,6 +80,11 @@ impl Plan<'_> {
             }
         }
         self.predicates(&path.predicates, depth + 1);
+        for step in &path.steps {
+            let line = self.step(step);
+            self.line(depth, &line);
+            self.predicates(&step.predicates, depth + 1);
+        }
     }
 
     fn step(&self, step: &Step) -> String {
