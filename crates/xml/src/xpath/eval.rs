@@ -2,8 +2,8 @@
 //!
 //! A node-set is an iterator in document order without duplicates. Whatever needs less than all of
 //! it (a boolean, the first node, a comparison) stops pulling. The iterators of a path are nested
-//! in each other, so a long path would need a deep stack; after [`PIPELINE`] steps the nodes found
-//! so far are collected.
+//! in each other, so a long path would need a deep stack; after [`PIPELINE`] steps and predicates
+//! the nodes found so far are collected.
 
 use std::cmp::Ordering;
 
@@ -15,12 +15,18 @@ use crate::xpath::order::{self, MergeNested, MergeUnion};
 use crate::xpath::value::{self, Item, Value};
 use crate::xpath::{Environment, EvalError, axes, functions, operators};
 
-/// Steps of a path that are computed in one pass.
+/// Steps and predicates of a path that are computed in one pass.
 const PIPELINE: usize = 8;
 
 pub(crate) type Found<T> = Item<<T as Tree>::Node>;
 pub(crate) type Failure<T> = EvalError<<T as Tree>::Error>;
 pub(crate) type Items<'a, T> = Box<dyn Iterator<Item = Result<Found<T>, Failure<T>>> + 'a>;
+
+/// Reads all nodes, so that the iterators that find them are not nested any deeper.
+fn collect<'a, T: Tree + 'a>(items: Items<'a, T>) -> Result<Items<'a, T>, Failure<T>> {
+    let collected: Vec<_> = items.collect::<Result<_, _>>()?;
+    Ok(Box::new(collected.into_iter().map(Ok)))
+}
 
 /// A value whose nodes are not looked for yet.
 pub(crate) enum Lazy<'a, T: Tree> {
@@ -234,14 +240,14 @@ impl<'a, T: Tree> Run<'a, T> {
             Start::Context => Box::new(std::iter::once(Ok(context.item.clone()))),
             Start::Expr(expr) => self.nodes(expr, context)?,
         };
-        for predicate in &path.predicates {
-            items = self.filter(items, predicate)?;
-        }
-        for (index, step) in path.steps.iter().enumerate() {
+        items = self.filter_all(items, &path.predicates)?;
+        let mut stages = path.predicates.len();
+        for step in &path.steps {
             items = self.step(items, step)?;
-            if index % PIPELINE == PIPELINE - 1 {
-                let collected: Vec<_> = items.collect::<Result<_, _>>()?;
-                items = Box::new(collected.into_iter().map(Ok));
+            stages += 1 + step.predicates.len();
+            if stages >= PIPELINE {
+                items = collect::<T>(items)?;
+                stages = 0;
             }
         }
         Ok(items)
@@ -293,14 +299,11 @@ impl<'a, T: Tree> Run<'a, T> {
 
     /// Returns what a step finds for one context node, in the order of the axis.
     fn from_one(self, item: &Found<T>, step: &'a Step) -> Result<Items<'a, T>, Failure<T>> {
-        let mut items = match self.indexed(item, step)? {
+        let items = match self.indexed(item, step)? {
             Some(items) => items,
             None => self.walked(item, step)?,
         };
-        for predicate in &step.predicates {
-            items = self.filter(items, predicate)?;
-        }
-        Ok(items)
+        self.filter_all(items, &step.predicates)
     }
 
     fn walked(self, item: &Found<T>, step: &'a Step) -> Result<Items<'a, T>, Failure<T>> {
@@ -333,6 +336,20 @@ impl<'a, T: Tree> Run<'a, T> {
             return Ok(Some(Box::new(std::iter::once(Ok(item.clone())).chain(below))));
         }
         Ok(Some(below))
+    }
+
+    fn filter_all(
+        self,
+        mut items: Items<'a, T>,
+        predicates: &'a [Predicate],
+    ) -> Result<Items<'a, T>, Failure<T>> {
+        for (index, predicate) in predicates.iter().enumerate() {
+            items = self.filter(items, predicate)?;
+            if index % PIPELINE == PIPELINE - 1 {
+                items = collect::<T>(items)?;
+            }
+        }
+        Ok(items)
     }
 
     /// Returns the nodes for which a predicate holds; positions count in the order given.
