@@ -103,9 +103,9 @@ fn xmllint_counts_the_same_nodes() {
 #[test]
 fn deviations_of_libxml2_are_not_ours() {
     let cases = [
-        // A name with an exponent is no number, and neither are a sign or a point alone.
+        // Digits with an exponent are no number, and neither are a sign or a point alone.
         ("<a>1e3</a>", "number(a)", "number NaN"),
-        ("<a>.</a>", "number(a)", "number NaN"),
+        ("<a>.</a>", "boolean(a[number() = 0])", "boolean false"),
         ("<a>-</a>", "number(a)", "number NaN"),
         // Numbers become strings without exponent and with as many digits as they need.
         ("<a/>", "string(123456789012)", "string 123456789012"),
@@ -114,13 +114,15 @@ fn deviations_of_libxml2_are_not_ours() {
         // What follows an attribute includes the content of its element.
         ("<a x='1'><b/></a>", "//@x/following::*", "nodes 3"),
         // What precedes a node after the root element includes the root element.
-        ("<a/><!--c-->", "comment()/preceding::*", "nodes 1"),
+        ("<a/><!--c-->", "//preceding::*", "nodes 1"),
         // `.//.` contains the context node.
-        ("<a><b/></a>", ".//.", "nodes 0 1 2"),
+        ("<a><b/></a>", "count(.//.)", "number 4008000000000000"),
         // `xmlns=""` is no namespace node.
         ("<a xmlns='u'><b xmlns=''/></a>", "count(//b/namespace::*)", "number 3ff0000000000000"),
         // A namespace node's name is in no namespace.
-        ("<a xmlns:p='urn:p'/>", "count(*/namespace::p:*)", "number 0000000000000000"),
+        ("<a/>", "count(*/namespace::xml:*)", "number 0000000000000000"),
+        // A processing instruction without content has an empty string-value, which is no number.
+        ("<a><?t?></a>", "boolean(a/node()[number() = 0])", "boolean false"),
         // White space before the first ID.
         ("<a><b xml:id='i'/></a>", "id(' i')", "nodes 2"),
         // `mod` needs white space where a name could go on.
@@ -446,6 +448,8 @@ const PIECES: [&str; 34] = [
 ];
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn arbitrary_text_never_panics(text in any::<String>()) {
         survives(&text);

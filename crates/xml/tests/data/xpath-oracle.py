@@ -425,6 +425,8 @@ def deviations(expression, text, on_attribute, result):
         names.append("exponent")
     if re.search(r"\bid\((?!')", expression) or "id(' " in expression:
         names.append("id-after-space")
+    if "number()" in expression and re.search(r"<\?\w\?>", text):
+        names.append("empty-instruction")
     if " div " in expression:
         names.append("digits")
     return ",".join(names)
