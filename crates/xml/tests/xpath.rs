@@ -103,9 +103,8 @@ fn xmllint_counts_the_same_nodes() {
 #[test]
 fn deviations_of_libxml2_are_not_ours() {
     let cases = [
-        // Digits with an exponent are no number, and neither are a sign or a point alone.
+        // Digits with an exponent are no number, and neither is a sign alone.
         ("<a>1e3</a>", "number(a)", "number NaN"),
-        ("<a>.</a>", "boolean(a[number() = 0])", "boolean false"),
         ("<a>-</a>", "number(a)", "number NaN"),
         // Numbers become strings without exponent and with as many digits as they need.
         ("<a/>", "string(123456789012)", "string 123456789012"),
@@ -114,9 +113,9 @@ fn deviations_of_libxml2_are_not_ours() {
         // What follows an attribute includes the content of its element.
         ("<a x='1'><b/></a>", "//@x/following::*", "nodes 3"),
         // What precedes a node after the root element includes the root element.
-        ("<a/><!--c-->", "//preceding::*", "nodes 1"),
-        // `.//.` contains the context node.
-        ("<a><b/></a>", "count(.//.)", "number 4008000000000000"),
+        ("<a>1</a><!--c-->", "comment()/preceding::*", "nodes 1"),
+        // `.//.` contains the context node. libxml2 leaves it out if this is the whole expression.
+        ("<a><b/></a>", ".//.", "nodes 0 1 2"),
         // `xmlns=""` is no namespace node.
         ("<a xmlns='u'><b xmlns=''/></a>", "count(//b/namespace::*)", "number 3ff0000000000000"),
         // A namespace node's name is in no namespace.
