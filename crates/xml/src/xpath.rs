@@ -6,8 +6,8 @@
 //! supported. `docs/xpath.md` describes the plans and the limits, and `docs/results/xml-xpath.md`
 //! compares the answers with libxml2.
 //!
-//! The parser is our own: of the libraries with a public syntax tree, `xee-xpath-ast` parses `XPath`
-//! 3.1 and brings a whole XML stack, and `xpath-eval` does not bound the recursion of its parser.
+//! The parser is our own: of the libraries with a public syntax tree, `xee-xpath-ast` parses
+//! `XPath` 3.1 and brings a whole XML stack, and `xpath-eval` does not bound its recursion.
 //!
 //! ```
 //! use tidegate_xml::name::QName;

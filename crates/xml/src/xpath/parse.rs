@@ -1,8 +1,8 @@
 //! Text to syntax tree: a recursive descent over the grammar of `XPath` 1.0 (section 3).
 //!
 //! There is no separate list of tokens. The grammar's rule for `*`, `and`, `or`, `div` and `mod`
-//! (section 3.7: an operator if a token precedes that can end an operand) is what such a parser does
-//! anyway, because it knows at each place whether an operand or an operator comes next.
+//! (section 3.7: an operator if a token precedes that can end an operand) is what such a parser
+//! does anyway, because it knows at each place whether an operand or an operator comes next.
 //!
 //! Every level of parentheses, predicates and arguments is counted against [`MAX_DEPTH`], and
 //! chains are loops, so the stack that parsing takes is bounded whatever the text.

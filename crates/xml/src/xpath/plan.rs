@@ -3,9 +3,9 @@
 //! For each step the planner knows two things about the nodes that arrive: whether there is at most
 //! one, and whether none is an ancestor of another. All arrive in document order and once. From
 //! this follows whether the results of a step are in order and distinct by themselves (table in
-//! `docs/xpath.md`), and only where they are not, a [`Method`] with more work is chosen. Hidders and
-//! Michiels (*Avoiding Unnecessary Ordering Operations in `XPath`*, DBPL 2003) reason in the same
-//! way, with more properties; two suffice for what the methods here can do.
+//! `docs/xpath.md`), and only where they are not, a [`Method`] with more work is chosen. Hidders
+//! and Michiels (*Avoiding Unnecessary Ordering Operations in `XPath`*, DBPL 2003) reason in the
+//! same way, with more properties; two suffice for what the methods here can do.
 
 use crate::xpath::ast::{
     Axis, Expr, Function, Method, NodeTest, Operator, Path, Predicate, PredicateKind, Start, Step,
