@@ -39,9 +39,10 @@ mod merge;
 mod modify;
 mod policy;
 mod redistribute;
+mod teardown;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use crate::allocator::PageAllocator;
 use crate::buffer::{BufferError, Exclusive, IoCounters, PAGES, Pool, Shared};
@@ -66,6 +67,8 @@ pub(crate) struct TreeEntry {
     indexes: AtomicU32,
     split: AtomicU32,
     merge_policy: AtomicU8,
+    /// Its pages are being freed, or were.
+    is_dropped: AtomicBool,
 }
 
 impl TreeEntry {
@@ -85,6 +88,7 @@ impl TreeEntry {
             indexes: AtomicU32::new(0),
             split: AtomicU32::new(0),
             merge_policy: AtomicU8::new(0),
+            is_dropped: AtomicBool::new(false),
         };
         entry.set_split_policy(SplitPolicy::default());
         entry.set_merge_policy(MergePolicy::default());
@@ -99,6 +103,20 @@ impl TreeEntry {
     pub(crate) fn count_index(&self) {
         debug_assert!(self.indexed.is_none(), "an index has no indexes");
         self.indexes.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn discount_index(&self) {
+        let before = self.indexes.fetch_sub(1, Ordering::Release);
+        debug_assert!(before > 0, "an index is dropped once");
+    }
+
+    /// Returns whether the tree was dropped. It is known before the first page is freed.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_dropped(&self) {
+        self.is_dropped.store(true, Ordering::Release);
     }
 
     pub(crate) fn split_policy(&self) -> SplitPolicy {

@@ -3,6 +3,7 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `catalog` | the trees by name and number; handles of trees |
+//! | `dropping` | trees that are taken away |
 //! | `checkpoint`, `head` | checkpoints, and the file that says where the last one is |
 //! | `indexes` | the functions of secondary indexes, and how their entries are encoded |
 //! | `key_locks` | what can be locked, and in which modes |
@@ -10,6 +11,7 @@
 
 mod catalog;
 mod checkpoint;
+mod dropping;
 mod head;
 mod indexes;
 mod key_locks;
@@ -29,8 +31,8 @@ use crate::page::PageId;
 use crate::record::{BadRecord, Record, TxnId};
 use crate::wal::{Log, LogError, Lsn};
 
-pub(crate) use catalog::Catalog;
 pub use catalog::TreeHandle;
+pub(crate) use catalog::{Catalog, check_not_dropped};
 pub(crate) use head::{Checkpoint, Head};
 pub use head::{FORMAT_VERSION, HeadError};
 pub(crate) use indexes::{COMPLETE, Index, Indexes, above_entries, decode_entry, encode_secondary};
@@ -82,6 +84,14 @@ pub enum StoreError {
         transaction: TxnId,
         /// The reason, in words.
         what: &'static str,
+    },
+    /// The tree was dropped, or its name is that of a tree that is being dropped.
+    #[error(
+        "tree {name} was dropped; its name can be used again when `Store::drop_tree` has returned"
+    )]
+    Dropped {
+        /// The name of the tree.
+        name: String,
     },
     /// A tree breaks one of its rules.
     #[error("tree {name}: page {page}: {what}; restore the store from a backup")]

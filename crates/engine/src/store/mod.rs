@@ -207,6 +207,7 @@ impl Store {
             if tail.is_sealed && !tail.is_torn { files.repair()? } else { files.make_durable()? };
         let mut core = files.into_core(log, options)?;
         let recovery = core.recover(repaired_pages)?;
+        core.head.lock().upgrade()?;
         Store::start(core, options, recovery, Some(claim))
     }
 
@@ -281,9 +282,25 @@ impl Store {
     /// Returns the tree of that name. Makes an empty one if there is none.
     ///
     /// # Errors
-    /// The name is empty or too long, or the store cannot read or write.
+    /// The name is empty, too long or that of a tree that is being dropped, or the store cannot
+    /// read or write.
     pub fn create_tree(&self, name: &str) -> Result<TreeHandle, StoreError> {
         self.core.create_tree(name, None)
+    }
+
+    /// Drops a tree with its indexes, or an index. Returns whether there was one of that name. Its
+    /// pages can be used by other trees again. Handles of it return [`StoreError::Dropped`].
+    ///
+    /// It waits until no transaction uses the tree. When it returns, that the tree is gone is
+    /// durable, also if the transactions of others are rolled back; after a crash the tree is there
+    /// as it was or it is gone, with all its pages. After an error of the store the pages may still
+    /// be in use: call it again, or open the store again. Other trees can be used meanwhile.
+    ///
+    /// # Errors
+    /// [`TxnError::Conflict`] if transactions use the tree for longer than locks are waited for, or
+    /// there is a deadlock: the tree is as it was. Or the store cannot read or write.
+    pub fn drop_tree(&self, name: &str) -> Result<bool, TxnError> {
+        txn::drop_tree(&self.core, name)
     }
 
     /// Returns the tree of that name, if there is one.
@@ -449,6 +466,9 @@ impl Store {
                 what: unsound.what,
             })?;
             shapes.push((entry.name.clone(), shape));
+        }
+        for entry in core.catalog.dropping() {
+            core.tree(&entry).parts(&mut |page| pages.push(page))?;
         }
         let unsound = |page, what| StoreError::Unsound { name: String::new(), page, what };
         pages.sort_unstable();

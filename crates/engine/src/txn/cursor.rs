@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use super::{Isolation, Lockable, Owner, Transaction, TxnError, hash_key, next_key};
 use crate::btree::{Tree, TreeEntry};
-use crate::core::TreeHandle;
+use crate::core::{TreeHandle, check_not_dropped};
 use crate::lock::multi_granularity::{IS, S, X};
 use crate::page::{self, Node, PageId};
 use crate::wal::Lsn;
@@ -121,7 +121,7 @@ impl Transaction {
     ) -> Result<Cursor, TxnError> {
         self.check(tree)?;
         if self.options.isolation != Isolation::ReadUncommitted {
-            self.lock_parents(tree.entry().id, IS)?;
+            self.lock_parents(tree.entry(), IS)?;
         }
         Ok(Cursor::new(self.owner(), tree, range, direction, false))
     }
@@ -207,6 +207,15 @@ impl Cursor {
     pub fn next(&mut self, transaction: &mut Transaction) -> Result<Option<Entry<'_>>, TxnError> {
         transaction.check(&self.tree)?;
         transaction.check_owner(self.owner)?;
+        let found = self.find_next(transaction);
+        // Who locks nothing does not see the tree go, and its pages say anything then.
+        check_not_dropped(self.tree.entry())?;
+        let slot = found?;
+        Ok(slot.and_then(|slot| self.hand_out(slot)))
+    }
+
+    /// Returns the slot, in the copy, of the next entry.
+    fn find_next(&mut self, transaction: &mut Transaction) -> Result<Option<usize>, TxnError> {
         loop {
             if self.is_done {
                 return Ok(None);
@@ -225,7 +234,7 @@ impl Cursor {
                 }
             };
             if self.is_sure(transaction, slot)? {
-                return Ok(self.hand_out(slot));
+                return Ok(Some(slot));
             }
             self.forget_leaf();
         }

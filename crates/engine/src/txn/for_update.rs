@@ -32,7 +32,7 @@ impl Transaction {
         key: &[u8],
     ) -> Result<Option<Vec<u8>>, TxnError> {
         self.check_to_change(tree)?;
-        self.lock_parents(tree.entry().id, IX)?;
+        self.lock_parents(tree.entry(), IX)?;
         self.get_locked(tree, key, U, <[u8]>::to_vec)
     }
 
@@ -48,7 +48,7 @@ impl Transaction {
         direction: Direction,
     ) -> Result<Cursor, TxnError> {
         self.check_to_change(tree)?;
-        self.lock_parents(tree.entry().id, IX)?;
+        self.lock_parents(tree.entry(), IX)?;
         Ok(Cursor::new(self.owner(), tree, range, direction, true))
     }
 

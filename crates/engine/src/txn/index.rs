@@ -116,8 +116,8 @@ impl Transaction {
         value: Option<&[u8]>,
         may: impl Fn(bool) -> bool,
     ) -> Result<bool, TxnError> {
+        self.lock_to_write(tree, key)?;
         let indexes = self.indexes_of(tree)?;
-        self.lock_to_write(tree.id, key)?;
         let old = self.peek(tree, key, <[u8]>::to_vec)?;
         if !may(old.is_some()) {
             return Ok(false);

@@ -28,6 +28,7 @@
 //! itself, such as the insert of a key that exists, changes nothing.
 
 mod cursor;
+mod dropping;
 mod for_update;
 mod index;
 mod load;
@@ -41,7 +42,8 @@ use thiserror::Error;
 use crate::btree::{Tree, TreeEntry};
 use crate::buffer::{BufferError, prefetch};
 use crate::core::{
-    Core, Durability, Lockable, RangeModes, StoreError, TreeHandle, TxnState, hash_key,
+    Core, Durability, Lockable, RangeModes, StoreError, TreeHandle, TxnState, check_not_dropped,
+    hash_key,
 };
 use crate::lock::multi_granularity::{IS, IX, S, X};
 use crate::lock::{LockError, Locker, LockerWatch, Mode, Priority, Wait};
@@ -50,6 +52,7 @@ use crate::record::{Cause, TxnId, Undo};
 use crate::wal::Lsn;
 
 pub use cursor::{Cursor, Direction, Entry};
+pub(crate) use dropping::drop_tree;
 pub(crate) use index::create_index;
 pub use index::{IndexCursor, IndexEntry};
 pub(crate) use load::bulk_load;
@@ -278,6 +281,19 @@ impl Transaction {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, TxnError> {
         self.check(tree)?;
+        let read = self.get_at_level(tree, key, read);
+        // Who locks nothing does not see the tree go, and its pages say anything then.
+        check_not_dropped(tree.entry())?;
+        read
+    }
+
+    /// Reads the value of a key as the isolation asks.
+    fn get_at_level<R>(
+        &mut self,
+        tree: &TreeHandle,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, TxnError> {
         let entry = tree.entry();
         match self.options.isolation {
             Isolation::ReadUncommitted => return self.peek(entry, key, read),
@@ -288,7 +304,7 @@ impl Transaction {
                 }
                 drop(leaf);
                 let resource = Lockable::Key(entry.id, hash_key(key));
-                self.lock_parents(entry.id, IS)?;
+                self.lock_parents(entry, IS)?;
                 let was_held = self.locker.held(&resource).is_some();
                 if !self.covers_keys(entry.id, S) {
                     self.lock_key(&resource, S)?;
@@ -301,7 +317,7 @@ impl Transaction {
             }
             Isolation::RepeatableRead | Isolation::Serializable => {}
         }
-        self.lock_parents(entry.id, IS)?;
+        self.lock_parents(entry, IS)?;
         if self.covers_keys(entry.id, S) {
             return self.peek(entry, key, read);
         }
@@ -398,6 +414,8 @@ impl Transaction {
     ) -> Result<bool, TxnError> {
         self.check_to_change(tree)?;
         self.check_lengths(key, value)?;
+        // From here on no index of the tree is made or dropped.
+        self.lock_parents(tree.entry(), IX)?;
         if tree.entry().indexes() > 0 {
             return self.change_row(tree.entry(), key, Some(value), may);
         }
@@ -410,6 +428,7 @@ impl Transaction {
     /// See [`TxnError`].
     pub fn remove(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<bool, TxnError> {
         self.check_to_change(tree)?;
+        self.lock_parents(tree.entry(), IX)?;
         if tree.entry().indexes() > 0 {
             return self.change_row(tree.entry(), key, None, |exists| exists);
         }
@@ -418,7 +437,7 @@ impl Transaction {
 
     /// Removes a key of a tree, and leaves its indexes alone.
     fn remove_entry(&mut self, entry: &TreeEntry, key: &[u8]) -> Result<bool, TxnError> {
-        self.lock_to_write(entry.id, key)?;
+        self.lock_to_write(entry, key)?;
         let core = Arc::clone(&self.core);
         let tree = core.tree(entry);
         loop {
@@ -475,7 +494,8 @@ impl Transaction {
     pub fn lock_tree(&mut self, tree: &TreeHandle, mode: Mode) -> Result<(), TxnError> {
         self.check(tree)?;
         self.lock(&Lockable::Store, if [IS, S].contains(&mode) { IS } else { IX })?;
-        self.lock(&Lockable::Tree(tree.entry().id), mode)
+        self.lock(&Lockable::Tree(tree.entry().id), mode)?;
+        Ok(check_not_dropped(tree.entry())?)
     }
 
     /// Locks a resource until the end of the transaction.
@@ -563,16 +583,18 @@ impl Transaction {
         Ok(self.core.log.check().map_err(StoreError::from)?)
     }
 
-    fn lock_to_write(&mut self, tree: TreeId, key: &[u8]) -> Result<(), TxnError> {
+    fn lock_to_write(&mut self, tree: &TreeEntry, key: &[u8]) -> Result<(), TxnError> {
         self.lock_parents(tree, IX)?;
-        if self.covers_keys(tree, X) {
+        if self.covers_keys(tree.id, X) {
             return Ok(());
         }
-        self.lock_key(&Lockable::Key(tree, hash_key(key)), X)
+        self.lock_key(&Lockable::Key(tree.id, hash_key(key)), X)
     }
 
-    fn lock_parents(&mut self, tree: TreeId, mode: Mode) -> Result<(), TxnError> {
+    /// Locks the store and a tree in an intention. As long as that is held, the tree is not dropped.
+    fn lock_parents(&mut self, entry: &TreeEntry, mode: Mode) -> Result<(), TxnError> {
         debug_assert!([IS, IX].contains(&mode), "parents are locked in an intention");
+        let tree = entry.id;
         let is_there = |parents: &Parents| {
             parents.tree == tree && (parents.intention == mode || parents.intention == IX)
         };
@@ -581,6 +603,7 @@ impl Transaction {
         }
         self.lock(&Lockable::Store, mode)?;
         self.lock(&Lockable::Tree(tree), mode)?;
+        check_not_dropped(entry)?;
         let covers = [S, X].map(|mode| self.covers_keys(tree, mode));
         self.parents = Some(Parents { tree, intention: mode, covers });
         Ok(())
@@ -603,6 +626,7 @@ impl Transaction {
         if !tree.is_of(&self.core) {
             return Err(TxnError::OtherStore);
         }
+        check_not_dropped(tree.entry())?;
         self.check_running()?;
         self.check_conflict()
     }

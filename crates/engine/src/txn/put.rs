@@ -48,7 +48,7 @@ impl Transaction {
         value: &[u8],
         may: impl Fn(bool) -> bool,
     ) -> Result<bool, TxnError> {
-        self.lock_parents(entry.id, IX)?;
+        self.lock_parents(entry, IX)?;
         let core = Arc::clone(&self.core);
         let tree = core.tree(entry);
         let own = Lockable::Key(entry.id, hash_key(key));

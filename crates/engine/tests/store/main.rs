@@ -4,6 +4,7 @@
 
 mod bulk;
 mod chains;
+mod dropping;
 mod failures;
 mod for_update;
 #[path = "../common/hooked.rs"]
