@@ -41,8 +41,8 @@ mod policy;
 mod redistribute;
 mod teardown;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::allocator::PageAllocator;
 use crate::buffer::{BufferError, Exclusive, IoCounters, PAGES, Pool, Shared};
@@ -63,6 +63,10 @@ pub(crate) struct TreeEntry {
     pub(crate) counters: Arc<IoCounters>,
     /// The tree that this is an index of.
     pub(crate) indexed: Option<TreeId>,
+    /// The tree whose long values this one has.
+    pub(crate) values_of: Option<TreeId>,
+    /// The tree with the long values of this one, once there is one.
+    pub(crate) values: OnceLock<Arc<TreeEntry>>,
     /// How many indexes of this tree there are.
     indexes: AtomicU32,
     split: AtomicU32,
@@ -85,6 +89,8 @@ impl TreeEntry {
             root,
             counters,
             indexed,
+            values_of: None,
+            values: OnceLock::new(),
             indexes: AtomicU32::new(0),
             split: AtomicU32::new(0),
             merge_policy: AtomicU8::new(0),

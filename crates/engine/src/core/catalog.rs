@@ -49,9 +49,14 @@ impl Trees {
         if let Some(of) = entry.indexed.and_then(|id| self.by_id.get(&id)) {
             of.count_index();
         }
-        self.by_name.insert(entry.name.clone(), Arc::clone(entry));
+        if let Some(of) = entry.values_of.and_then(|id| self.by_id.get(&id)) {
+            let is_first = of.values.set(Arc::clone(entry)).is_ok();
+            debug_assert!(is_first, "a tree has one tree of long values");
+        } else {
+            self.by_name.insert(entry.name.clone(), Arc::clone(entry));
+        }
         self.by_id.insert(entry.id, Arc::clone(entry));
-        debug_assert_eq!(self.by_name.len(), self.by_id.len(), "names and numbers are unique");
+        debug_assert!(self.by_name.len() <= self.by_id.len(), "names and numbers are unique");
     }
 
     fn next_id(&self) -> TreeId {
@@ -62,7 +67,8 @@ impl Trees {
     /// Adds a tree that is in the catalog.
     fn load(&mut self, entry: Arc<TreeEntry>) {
         let is_of_dropped = |owner: TreeId| self.dropping.iter().any(|entry| entry.id == owner);
-        if entry.is_dropped() || entry.indexed.is_some_and(is_of_dropped) {
+        let owner = entry.indexed.or(entry.values_of);
+        if entry.is_dropped() || owner.is_some_and(is_of_dropped) {
             entry.set_dropped();
             self.dropping.push(entry);
         } else {
@@ -75,16 +81,20 @@ impl Trees {
         if let Some(of) = tree.indexed.and_then(|id| self.by_id.get(&id)) {
             of.discount_index();
         }
-        let owned = self.by_id.values().filter(|entry| entry.indexed == Some(tree.id));
+        let is_owned =
+            |entry: &&Arc<TreeEntry>| [entry.indexed, entry.values_of].contains(&Some(tree.id));
+        let owned = self.by_id.values().filter(is_owned);
         let mut owned: Vec<Arc<TreeEntry>> = owned.cloned().collect();
         owned.sort_by_key(|entry| entry.id);
         for entry in [tree].into_iter().chain(&owned) {
             entry.set_dropped();
-            self.by_name.remove(&entry.name);
+            if entry.values_of.is_none() {
+                self.by_name.remove(&entry.name);
+            }
             self.by_id.remove(&entry.id);
             self.dropping.push(Arc::clone(entry));
         }
-        debug_assert_eq!(self.by_name.len(), self.by_id.len(), "names and numbers are unique");
+        debug_assert!(self.by_name.len() <= self.by_id.len(), "names and numbers are unique");
     }
 }
 
@@ -122,11 +132,23 @@ impl Catalog {
         self.trees.read().by_id.get(&id).cloned()
     }
 
-    /// Returns all trees in the order in which they were made.
+    /// Returns all trees of the client in the order in which they were made.
     pub(crate) fn all(&self) -> Vec<Arc<TreeEntry>> {
-        let mut all: Vec<_> = self.trees.read().by_id.values().cloned().collect();
-        all.sort_by_key(|entry| entry.id);
-        all
+        self.sorted(|entry| entry.values_of.is_none())
+    }
+
+    /// Returns the trees with long values.
+    pub(crate) fn values_trees(&self) -> Vec<Arc<TreeEntry>> {
+        self.sorted(|entry| entry.values_of.is_some())
+    }
+
+    fn sorted(&self, is_wanted: impl Fn(&TreeEntry) -> bool) -> Vec<Arc<TreeEntry>> {
+        let trees = self.trees.read();
+        let wanted = trees.by_id.values().filter(|entry| is_wanted(entry));
+        let mut wanted: Vec<_> = wanted.cloned().collect();
+        drop(trees);
+        wanted.sort_by_key(|entry| entry.id);
+        wanted
     }
 
     /// Returns whether a tree of that name was dropped and still has pages.
@@ -211,7 +233,7 @@ impl Core {
                 return Err(StoreError::Dropped { name: format!("number {}", owner.0) });
             }
             let id = trees.next_id();
-            let root = self.add_tree(name, id, indexed)?;
+            let root = self.add_tree(name.as_bytes(), id, indexed, 0)?;
             let entry = TreeEntry::new(id, name, root, self.pool.counters(id), indexed);
             let entry = Arc::new(entry);
             trees.add(&entry);
@@ -222,22 +244,41 @@ impl Core {
         Ok(TreeHandle { core: Arc::clone(self), entry })
     }
 
+    /// Returns the tree with the long values of a tree. Makes an empty one if there is none. The
+    /// transaction has locked the tree, so that it is not dropped.
+    pub(crate) fn make_values(&self, of: &TreeEntry) -> Result<Arc<TreeEntry>, StoreError> {
+        if let Some(values) = of.values.get() {
+            return Ok(Arc::clone(values));
+        }
+        let mut trees = self.catalog.trees.write();
+        check_not_dropped(of)?;
+        if let Some(values) = of.values.get() {
+            return Ok(Arc::clone(values));
+        }
+        let id = trees.next_id();
+        let root = self.add_tree(&values_key(of.id), id, Some(of.id), HAS_VALUES)?;
+        let entry = Arc::new(values_entry(id, root, of.id, &self.pool));
+        trees.add(&entry);
+        Ok(entry)
+    }
+
     /// Makes a tree in the store and returns its root.
     fn add_tree(
         &self,
-        name: &str,
+        key: &[u8],
         id: TreeId,
-        indexed: Option<TreeId>,
+        owner: Option<TreeId>,
+        flags: u8,
     ) -> Result<PageId, StoreError> {
-        let need = NewEntry { key: name.as_bytes(), value_len: ENTRY_BYTES };
+        let need = NewEntry { key, value_len: ENTRY_BYTES };
         let leaf = self.catalog_leaf(&need)?;
         let reserved = self.allocator.reserve(&self.pool)?;
         let root = reserved.id();
         let settings = (SplitPolicy::default(), MergePolicy::default());
-        let value = encode(id, root, settings, indexed, 0);
+        let value = encode(id, root, settings, owner, flags);
         let node = Node::new(&leaf);
         let Err(slot) = node.search(need.key) else {
-            let (name, page) = (name.to_owned(), leaf.id());
+            let (name, page) = (String::from_utf8_lossy(key).into_owned(), leaf.id());
             let what = "the catalog has an entry that was not found when it was read";
             return Err(StoreError::Unsound { name, page, what });
         };
@@ -317,10 +358,13 @@ impl Core {
     /// catalog.
     pub(super) fn free_root(&self, entry: &TreeEntry) -> Result<(), StoreError> {
         let catalog = self.tree(&self.catalog.own);
-        let key = entry.name.as_bytes();
-        let leaf = catalog.leaf_to_change(key)?;
+        let key = match entry.values_of {
+            Some(owner) => values_key(owner),
+            None => entry.name.as_bytes().to_vec(),
+        };
+        let leaf = catalog.leaf_to_change(&key)?;
         let node = Node::new(&leaf);
-        let Ok(slot) = node.search(key) else {
+        let Ok(slot) = node.search(&key) else {
             return Err(lost_entry(entry, leaf.id()));
         };
         let is_last = node.count() == 1;
@@ -330,7 +374,7 @@ impl Core {
         self.allocator.free(&self.pool, root, &mut mini)?;
         mini.commit(&self.log, &Cause::Structure)?;
         if is_last {
-            catalog.merge_underfull(key)?;
+            catalog.merge_underfull(&key)?;
         }
         Ok(())
     }
@@ -361,6 +405,21 @@ const ENTRY_BYTES: usize = 22;
 /// The flag of a tree that was dropped and still has pages.
 const DROPPED: u8 = 1;
 
+/// The flag of a tree with the long values of another.
+const HAS_VALUES: u8 = 2;
+
+/// Returns the key in the catalog of the tree with the long values of a tree. No name is like it.
+fn values_key(of: TreeId) -> Vec<u8> {
+    [&[255, b'v'][..], &of.0.to_be_bytes()].concat()
+}
+
+fn values_entry(id: TreeId, root: PageId, of: TreeId, pool: &Pool) -> TreeEntry {
+    let name = format!("long values of tree {}", of.0);
+    let mut entry = TreeEntry::new(id, &name, root, pool.counters(id), None);
+    entry.values_of = Some(of);
+    entry
+}
+
 fn encode(
     id: TreeId,
     root: PageId,
@@ -379,8 +438,7 @@ fn encode(
 }
 
 /// Returns the tree that an entry of the catalog describes, if it describes one.
-fn decode(name: Vec<u8>, value: &[u8], pool: &Pool) -> Option<TreeEntry> {
-    let name = String::from_utf8(name).ok()?;
+fn decode(key: Vec<u8>, value: &[u8], pool: &Pool) -> Option<TreeEntry> {
     let mut reader = Reader::new(value);
     let (id, root) = (TreeId(reader.u32().ok()?), PageId(reader.u64().ok()?));
     let split = SplitPolicy::from_bits(reader.u32().ok()?)?;
@@ -389,10 +447,14 @@ fn decode(name: Vec<u8>, value: &[u8], pool: &Pool) -> Option<TreeEntry> {
     let indexed = Some(TreeId(reader.u32().ok()?)).filter(|&indexed| indexed != CATALOG);
     // Entries of format version 1 end here.
     let flags = if reader.is_empty() { 0 } else { reader.u8().ok()? };
-    if flags & !DROPPED != 0 {
+    if flags & !(DROPPED | HAS_VALUES) != 0 {
         return None;
     }
-    let entry = TreeEntry::new(id, &name, root, pool.counters(id), indexed);
+    let entry = if flags & HAS_VALUES == 0 {
+        TreeEntry::new(id, &String::from_utf8(key).ok()?, root, pool.counters(id), indexed)
+    } else {
+        values_entry(id, root, indexed?, pool)
+    };
     entry.set_split_policy(split);
     entry.set_merge_policy(merge_policy);
     if flags & DROPPED != 0 {

@@ -23,7 +23,7 @@ pub(crate) const NAME: &str = "head";
 /// | version | what it added |
 /// | --- | --- |
 /// | 1 | the first |
-/// | 2 | trees can be dropped: an entry of the catalog has a byte of flags |
+/// | 2 | trees can be dropped, and have long values: an entry of the catalog has a byte of flags |
 pub const FORMAT_VERSION: u32 = 2;
 
 const BLOCK: usize = 4096;

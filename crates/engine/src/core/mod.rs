@@ -7,6 +7,7 @@
 //! | `checkpoint`, `head` | checkpoints, and the file that says where the last one is |
 //! | `indexes` | the functions of secondary indexes, and how their entries are encoded |
 //! | `key_locks` | what can be locked, and in which modes |
+//! | `long_values` | values that are too long for a leaf |
 //! | `transactions` | transactions that have logged something: commit, rollback |
 
 mod catalog;
@@ -15,6 +16,7 @@ mod dropping;
 mod head;
 mod indexes;
 mod key_locks;
+mod long_values;
 mod transactions;
 
 use std::io;
@@ -39,6 +41,9 @@ pub(crate) use indexes::{COMPLETE, Index, Indexes, above_entries, decode_entry, 
 pub use indexes::{IndexHandle, KeyExtractor};
 pub use key_locks::Lockable;
 pub(crate) use key_locks::{KeyLocks, RangeModes, client_mode, hash_key};
+pub(crate) use long_values::{
+    LACKS_PIECE, Reference, VALUE_MAX, ValueId, is_stored_apart, piece_bytes,
+};
 pub use transactions::Durability;
 pub(crate) use transactions::{Transactions, TxnState};
 

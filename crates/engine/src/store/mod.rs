@@ -458,14 +458,18 @@ impl Store {
         let core = &self.core;
         let mut pages: Vec<PageId> = Vec::new();
         let mut shapes = Vec::new();
-        for entry in [core.catalog.own()].into_iter().chain(core.catalog.all()) {
+        let trees = [core.catalog.own()].into_iter().chain(core.catalog.all());
+        for entry in trees.chain(core.catalog.values_trees()) {
             let shape = core.tree(&entry).check(&mut |page| pages.push(page))?;
             let shape = shape.map_err(|unsound| StoreError::Unsound {
                 name: entry.name.clone(),
                 page: unsound.page,
                 what: unsound.what,
             })?;
-            shapes.push((entry.name.clone(), shape));
+            core.check_apart(&entry)?;
+            if entry.values_of.is_none() {
+                shapes.push((entry.name.clone(), shape));
+            }
         }
         for entry in core.catalog.dropping() {
             core.tree(&entry).parts(&mut |page| pages.push(page))?;

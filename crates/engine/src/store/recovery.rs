@@ -14,7 +14,7 @@
 //!    of all backward. Each step is logged as a compensation that says where the undo goes on, so
 //!    that a crash in the middle of it costs nothing twice.
 //!
-//! 4. **Dropped trees.** Those that still have pages are taken apart to the end.
+//! 4. **What is left to free.** Long values that were removed, and the pages of dropped trees.
 //!
 //! Undo works on trees and not on pages, so the trees must be sound before it begins. They are:
 //! every structure change is one record, which redo has made wholly or not at all.
@@ -87,8 +87,10 @@ impl Core {
         self.allocator.check(&self.pool)?;
         self.load_catalog()?;
         recovery.rolled_back = self.undo(&analysis)?;
+        let freed = self.free_marked()?;
         recovery.dropped_trees = self.finish_drops()?;
-        if recovery.pages > 0 || recovery.rolled_back > 0 || recovery.dropped_trees > 0 {
+        let done = [recovery.rolled_back, recovery.dropped_trees, freed];
+        if recovery.pages > 0 || done.iter().any(|&count| count > 0) {
             self.pool.write_all()?;
             self.checkpoint()?;
         }

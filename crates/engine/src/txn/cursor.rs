@@ -35,7 +35,9 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Isolation, Lockable, Owner, Transaction, TxnError, hash_key, next_key};
+use super::{
+    Isolation, Lockable, Owner, Part, Reference, Transaction, TxnError, hash_key, next_key,
+};
 use crate::btree::{Tree, TreeEntry};
 use crate::core::{TreeHandle, check_not_dropped};
 use crate::lock::multi_granularity::{IS, S, X};
@@ -70,6 +72,11 @@ pub struct Cursor {
     is_done: bool,
     /// Memory of an earlier copy.
     spare: Vec<u8>,
+    /// The next value to be handed out, if it is a long one.
+    long: Vec<u8>,
+    is_long: bool,
+    /// A reference to a long value that was not there.
+    missed: Option<Reference>,
     /// A key that is to be locked.
     probe: Vec<u8>,
     /// It is the next to be handed out.
@@ -179,6 +186,9 @@ impl Cursor {
             key: Vec::new(),
             is_done: false,
             spare: Vec::new(),
+            long: Vec::new(),
+            is_long: false,
+            missed: None,
             probe: Vec::new(),
             is_probed: false,
         }
@@ -233,7 +243,7 @@ impl Cursor {
                     continue;
                 }
             };
-            if self.is_sure(transaction, slot)? {
+            if self.is_sure(transaction, slot)? && self.load_apart(transaction, slot)? {
                 return Ok(Some(slot));
             }
             self.forget_leaf();
@@ -257,7 +267,18 @@ impl Cursor {
         } else {
             node.copy_key(slot, &mut self.key);
         }
-        Some((&self.key, node.value(slot)))
+        let value = if self.is_long { &self.long } else { node.value(slot) };
+        Some((&self.key, value))
+    }
+
+    /// Reads the value at a slot of the copy, if it is a long one. Returns whether it was there.
+    fn load_apart(&mut self, transaction: &Transaction, slot: usize) -> Result<bool, TxnError> {
+        let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
+        let entry = self.tree.entry();
+        let reference = Reference::of(entry, Node::new(&leaf.bytes).value(slot));
+        self.is_long = reference.is_some();
+        let Some(reference) = reference else { return Ok(true) };
+        transaction.read_apart(entry, &reference, Part::All, &mut self.missed, &mut self.long)
     }
 
     /// Gives the copy up. What is still to come is looked for again.

@@ -118,7 +118,7 @@ impl Transaction {
     ) -> Result<bool, TxnError> {
         self.lock_to_write(tree, key)?;
         let indexes = self.indexes_of(tree)?;
-        let old = self.peek(tree, key, <[u8]>::to_vec)?;
+        let old = self.peek_all(tree, key)?;
         if !may(old.is_some()) {
             return Ok(false);
         }

@@ -32,6 +32,7 @@ mod dropping;
 mod for_update;
 mod index;
 mod load;
+mod long_values;
 mod put;
 mod range;
 
@@ -42,8 +43,8 @@ use thiserror::Error;
 use crate::btree::{Tree, TreeEntry};
 use crate::buffer::{BufferError, prefetch};
 use crate::core::{
-    Core, Durability, Lockable, RangeModes, StoreError, TreeHandle, TxnState, check_not_dropped,
-    hash_key,
+    Core, Durability, Lockable, RangeModes, Reference, StoreError, TreeHandle, TxnState, VALUE_MAX,
+    check_not_dropped, hash_key,
 };
 use crate::lock::multi_granularity::{IS, IX, S, X};
 use crate::lock::{LockError, Locker, LockerWatch, Mode, Priority, Wait};
@@ -56,6 +57,7 @@ pub(crate) use dropping::drop_tree;
 pub(crate) use index::create_index;
 pub use index::{IndexCursor, IndexEntry};
 pub(crate) use load::bulk_load;
+use long_values::{Discarded, Part};
 use put::AtEnd;
 pub use range::{KeyValue, Range};
 
@@ -121,10 +123,10 @@ pub enum TxnError {
     /// The key exists already.
     #[error("the key is there already")]
     KeyExists,
-    /// The key or the entry is too long.
-    #[error("{what} has {len} bytes, and {max} is the most in pages of this size")]
+    /// The key or the value is too long.
+    #[error("{what} has {len} bytes, and {max} is the most")]
     TooLong {
-        /// Which of the two: `the key` or `the entry`.
+        /// Which of the two: `the key` or `the value`.
         what: &'static str,
         /// Its length in bytes.
         len: usize,
@@ -208,6 +210,10 @@ pub struct Transaction {
     end: Option<AtEnd>,
     /// Where a sequence of inserts goes on, perhaps.
     finger: Option<(TreeId, PageId)>,
+    /// How many long values it has set.
+    long_values: u32,
+    /// Long values that are to be freed when it is committed.
+    discarded: Vec<Discarded>,
 }
 
 /// What a transaction holds of a tree and of the store, so that it need not look for each key.
@@ -232,6 +238,8 @@ impl Transaction {
             parents: None,
             end: None,
             finger: None,
+            long_values: 0,
+            discarded: Vec::new(),
         }
     }
 
@@ -266,11 +274,13 @@ impl Transaction {
     /// # Errors
     /// See [`TxnError`].
     pub fn contains_key(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<bool, TxnError> {
-        Ok(self.get_with(tree, key, |_| ())?.is_some())
+        self.check(tree)?;
+        self.read_value(tree, key, Part::Len, false, |_, _| ()).map(|found| found.is_some())
     }
 
-    /// Returns what `read` makes of the value of a key, without a copy of it. `read` is called
-    /// while the value's page is latched, so it should be short, and must not use the store.
+    /// Returns what `read` makes of the value of a key, without a copy of it unless it is long.
+    /// `read` is called while the value's page is latched, so it should be short, and must not use
+    /// the store.
     ///
     /// # Errors
     /// See [`TxnError`].
@@ -281,10 +291,7 @@ impl Transaction {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, TxnError> {
         self.check(tree)?;
-        let read = self.get_at_level(tree, key, read);
-        // Who locks nothing does not see the tree go, and its pages say anything then.
-        check_not_dropped(tree.entry())?;
-        read
+        self.read_value(tree, key, Part::All, false, |value, _| read(value))
     }
 
     /// Reads the value of a key as the isolation asks.
@@ -451,6 +458,7 @@ impl Transaction {
                 continue;
             }
             let old = Node::new(&leaf).value(slot).to_vec();
+            let savepoint = self.savepoint();
             let undo = Undo::Insert { tree: entry.id, key, value: &old };
             self.log(undo, |cause| tree.remove(&mut leaf, slot, cause))?;
             let is_underfull = tree.is_underfull(Node::new(&leaf));
@@ -458,6 +466,7 @@ impl Transaction {
             if is_underfull {
                 tree.merge_underfull(key)?;
             }
+            self.discard(entry, Reference::of(entry, &old), savepoint)?;
             return Ok(true);
         }
     }
@@ -567,6 +576,16 @@ impl Transaction {
         self.note(locked)
     }
 
+    /// Releases all locks but those on trees and the store, after the commit.
+    fn release_keys(&mut self) {
+        debug_assert!(self.state.is_none(), "the transaction is done");
+        let is_kept = |resource: &Lockable| matches!(resource, Lockable::Store | Lockable::Tree(_));
+        let locks = self.locker.locks().map(|(resource, _)| *resource);
+        for resource in locks.filter(|resource| !is_kept(resource)).collect::<Vec<_>>() {
+            self.locker.unlock(&resource);
+        }
+    }
+
     /// Remembers a conflict. A lock that was got when the store had failed may be one that a
     /// transaction released whose changes are still there: it is worth nothing.
     fn note<T>(&mut self, result: Result<T, LockError>) -> Result<T, TxnError> {
@@ -654,9 +673,8 @@ impl Transaction {
         if key.len() > size.key_max() {
             return too_long("the key", key.len(), size.key_max());
         }
-        let len = key.len() + value.len();
-        if len > size.entry_max() {
-            return too_long("the entry", len, size.entry_max());
+        if value.len() > VALUE_MAX {
+            return too_long("the value", value.len(), VALUE_MAX);
         }
         Ok(())
     }
@@ -709,6 +727,7 @@ impl Transaction {
             let undone = self.core.undo_record(&state, lsn);
             lsn = undone.inspect_err(|error| self.core.log.stop(&error.to_string()))?;
         }
+        self.keep_discarded(savepoint.lsn);
         Ok(())
     }
 
@@ -745,7 +764,11 @@ impl Transaction {
     pub fn commit(mut self) -> Result<(), TxnError> {
         self.check_conflict()?;
         match self.state.take() {
-            Some(state) => Ok(self.core.commit(&state, self.options.durability)?),
+            Some(state) => {
+                self.core.commit(&state, self.options.durability)?;
+                self.free_discarded();
+                Ok(())
+            }
             None => self.check_running(),
         }
     }

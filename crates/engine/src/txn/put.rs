@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use super::{Lockable, RangeModes, Transaction, TxnError, hash_key, next_key};
+use super::{Lockable, RangeModes, Reference, Transaction, TxnError, hash_key, next_key};
 use crate::btree::{NewEntry, Tree, TreeEntry};
 use crate::buffer::Exclusive;
 use crate::lock::Mode;
@@ -40,14 +40,15 @@ enum Entered {
 }
 
 impl Transaction {
-    /// Sets the value of a key of a tree, and leaves its indexes alone.
-    pub(super) fn put_entry(
+    /// Sets what is stored of the value of a key of a tree. Returns whether that was done, and the
+    /// reference to a long value that it has replaced.
+    pub(super) fn put_stored(
         &mut self,
         entry: &TreeEntry,
         key: &[u8],
         value: &[u8],
         may: impl Fn(bool) -> bool,
-    ) -> Result<bool, TxnError> {
+    ) -> Result<(bool, Option<Reference>), TxnError> {
         self.lock_parents(entry, IX)?;
         let core = Arc::clone(&self.core);
         let tree = core.tree(entry);
@@ -75,20 +76,21 @@ impl Transaction {
                 self.lock_key(&resource, mode)?;
                 continue;
             }
+            let mut replaced = None;
             if is_wanted {
-                self.make_entry(tree, &mut leaf, (key, value), place)?;
+                replaced = self.make_entry(tree, &mut leaf, (key, value), place)?;
             }
             drop(leaf);
             if let Entered::Through(next, before) = entered {
                 self.locker.restore(&next, before);
             }
-            return Ok(is_wanted);
+            return Ok((is_wanted, replaced));
         }
     }
 
     /// Latches the leaf for a key exclusively. Looks first where the last insert of a sequence
     /// went.
-    fn leaf_to_change<'s>(
+    pub(super) fn leaf_to_change<'s>(
         &mut self,
         tree: Tree<'s>,
         key: &[u8],
@@ -101,28 +103,30 @@ impl Transaction {
         Ok(tree.leaf_to_change(key)?)
     }
 
-    /// Logs and makes a change of a leaf that has room for it, when all is locked.
-    fn make_entry<'s>(
+    /// Logs and makes a change of a leaf that has room for it, when all is locked. Returns the
+    /// reference to a long value that it has replaced.
+    pub(super) fn make_entry<'s>(
         &mut self,
         tree: Tree<'s>,
         leaf: &mut Exclusive<'s>,
         (key, value): (&[u8], &[u8]),
         place: Result<usize, usize>,
-    ) -> Result<(), TxnError> {
+    ) -> Result<Option<Reference>, TxnError> {
         let id = tree.entry.id;
         debug_assert_eq!(place, Node::new(leaf).search(key), "the leaf was latched all the time");
         match place {
             Ok(slot) => {
                 let old = Node::new(leaf).value(slot).to_vec();
                 let undo = Undo::Replace { tree: id, key, value: &old };
-                self.log(undo, |cause| tree.replace(leaf, slot, value, cause))
+                self.log(undo, |cause| tree.replace(leaf, slot, value, cause))?;
+                Ok(Reference::of(tree.entry, &old))
             }
             Err(slot) => {
                 let undo = Undo::Remove { tree: id, key };
                 self.log(undo, |cause| tree.insert(leaf, slot, key, value, cause))?;
                 let is_sequence = Node::new(leaf).run() > 0;
                 self.finger = is_sequence.then(|| (id, leaf.id()));
-                Ok(())
+                Ok(None)
             }
         }
     }

@@ -195,7 +195,9 @@ impl Chain {
                 changed.remove(&key);
                 transaction.remove(tree, &key).map(drop)
             } else {
-                let value = self.random.bytes_up_to(300);
+                // One in sixteen is too long for a leaf.
+                let longest = if self.random.below(16) == 0 { 5_000 } else { 300 };
+                let value = self.random.bytes_up_to(longest);
                 changed.insert(key.clone(), value.clone());
                 transaction.put(tree, &key, &value)
             };

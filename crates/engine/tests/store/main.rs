@@ -12,6 +12,7 @@ mod hooked;
 mod indexes;
 mod isolation;
 mod library;
+mod long_values;
 mod model;
 #[path = "../../fuzz/src/random.rs"]
 mod random;
