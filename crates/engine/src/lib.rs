@@ -92,9 +92,9 @@ pub mod wal;
 
 pub use crate::core::{
     Durability, FORMAT_VERSION, HeadError, IndexHandle, KeyExtractor, Lockable, StoreError,
-    TreeHandle,
+    TreeHandle, TreeOptions,
 };
-pub use btree::{LeafFill, MergePolicy, SplitPolicy, TreeShape};
+pub use btree::{KeyLocking, LeafFill, MergePolicy, SplitPolicy, TreeShape};
 pub use buffer::{BufferError, ChangeFault, IoCounters, IoCounts};
 pub use page::{BadPageSize, PageFault, PageId, PageSize, TreeId};
 pub use record::TxnId;

@@ -54,6 +54,25 @@ pub(crate) use modify::NewEntry;
 pub use inspect::{LeafFill, TreeShape};
 pub use policy::{MergePolicy, SplitPolicy};
 
+/// Who locks the keys of a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyLocking {
+    /// The transactions lock each key and the gaps between keys, as their isolation asks.
+    #[default]
+    Engine,
+    /// The client, by resources and modes of its own
+    /// ([`Lockable::Client`](crate::Lockable::Client)). Transactions lock the tree in an intention
+    /// and nothing in it: reads see what is there, as at read uncommitted, at every isolation
+    /// level.
+    ///
+    /// A change is taken back by its key, so a key that a transaction has inserted, changed or
+    /// removed must not be changed by another before the first has ended: the client holds an
+    /// exclusive lock that stands for the key, from before the change to the end of the
+    /// transaction. If it does not, a rollback overwrites the changes of others or fails, and a
+    /// rollback that fails closes the store. Builds with assertions panic at the second change.
+    ClientOnly,
+}
+
 /// A tree as the catalog has it; settings may change while the tree is in use.
 #[derive(Debug)]
 pub(crate) struct TreeEntry {
@@ -63,6 +82,8 @@ pub(crate) struct TreeEntry {
     pub(crate) counters: Arc<IoCounters>,
     /// The tree that this is an index of.
     pub(crate) indexed: Option<TreeId>,
+    /// Who locks its keys.
+    pub(crate) key_locking: KeyLocking,
     /// The tree whose long values this one has.
     pub(crate) values_of: Option<TreeId>,
     /// The tree with the long values of this one, once there is one.
@@ -89,6 +110,7 @@ impl TreeEntry {
             root,
             counters,
             indexed,
+            key_locking: KeyLocking::default(),
             values_of: None,
             values: OnceLock::new(),
             indexes: AtomicU32::new(0),

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{Core, StoreError};
 use crate::allocator::PageAllocator;
-use crate::btree::{LeafFill, MergePolicy, NewEntry, SplitPolicy, Tree, TreeEntry};
+use crate::btree::{KeyLocking, LeafFill, MergePolicy, NewEntry, SplitPolicy, Tree, TreeEntry};
 use crate::buffer::{BufferError, Exclusive, IoCounts, Pool};
 use crate::bytes::{Reader, short};
 use crate::page::{self, Change, Fences, Node, PageId, TreeId};
@@ -217,6 +217,7 @@ impl Core {
         self: &Arc<Self>,
         name: &str,
         indexed: Option<TreeId>,
+        options: TreeOptions,
     ) -> Result<TreeHandle, StoreError> {
         let max = self.pool.page_size().key_max();
         if name.is_empty() || name.len() > max {
@@ -233,8 +234,10 @@ impl Core {
                 return Err(StoreError::Dropped { name: format!("number {}", owner.0) });
             }
             let id = trees.next_id();
-            let root = self.add_tree(name.as_bytes(), id, indexed, 0)?;
-            let entry = TreeEntry::new(id, name, root, self.pool.counters(id), indexed);
+            let flags = locking_flag(options.key_locking);
+            let root = self.add_tree(name.as_bytes(), id, indexed, flags)?;
+            let mut entry = TreeEntry::new(id, name, root, self.pool.counters(id), indexed);
+            entry.key_locking = options.key_locking;
             let entry = Arc::new(entry);
             trees.add(&entry);
             drop(trees);
@@ -314,6 +317,7 @@ impl Core {
     /// Writes what is known of a tree into its entry in the catalog.
     fn save_entry(&self, entry: &TreeEntry, flags: u8) -> Result<(), StoreError> {
         let settings = (entry.split_policy(), entry.merge_policy());
+        let flags = flags | locking_flag(entry.key_locking);
         let value = encode(entry.id, entry.root, settings, entry.indexed, flags);
         let need = NewEntry { key: entry.name.as_bytes(), value_len: value.len() };
         let mut leaf = self.catalog_leaf(&need)?;
@@ -408,6 +412,16 @@ const DROPPED: u8 = 1;
 /// The flag of a tree with the long values of another.
 const HAS_VALUES: u8 = 2;
 
+/// The flag of a tree whose keys the client locks.
+const CLIENT_LOCKS: u8 = 4;
+
+fn locking_flag(key_locking: KeyLocking) -> u8 {
+    match key_locking {
+        KeyLocking::Engine => 0,
+        KeyLocking::ClientOnly => CLIENT_LOCKS,
+    }
+}
+
 /// Returns the key in the catalog of the tree with the long values of a tree. No name is like it.
 fn values_key(of: TreeId) -> Vec<u8> {
     [&[255, b'v'][..], &of.0.to_be_bytes()].concat()
@@ -447,20 +461,42 @@ fn decode(key: Vec<u8>, value: &[u8], pool: &Pool) -> Option<TreeEntry> {
     let indexed = Some(TreeId(reader.u32().ok()?)).filter(|&indexed| indexed != CATALOG);
     // Entries of format version 1 end here.
     let flags = if reader.is_empty() { 0 } else { reader.u8().ok()? };
-    if flags & !(DROPPED | HAS_VALUES) != 0 {
+    if flags & !(DROPPED | HAS_VALUES | CLIENT_LOCKS) != 0 {
         return None;
     }
-    let entry = if flags & HAS_VALUES == 0 {
+    let mut entry = if flags & HAS_VALUES == 0 {
         TreeEntry::new(id, &String::from_utf8(key).ok()?, root, pool.counters(id), indexed)
     } else {
         values_entry(id, root, indexed?, pool)
     };
     entry.set_split_policy(split);
     entry.set_merge_policy(merge_policy);
+    if flags & CLIENT_LOCKS != 0 {
+        entry.key_locking = KeyLocking::ClientOnly;
+    }
     if flags & DROPPED != 0 {
         entry.set_dropped();
     }
     Some(entry)
+}
+
+/// Settings of a tree, fixed when it is made.
+///
+/// ```
+/// # use tidegate_engine::{KeyLocking, TreeOptions};
+/// let options = TreeOptions::default().key_locking(KeyLocking::ClientOnly);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TreeOptions {
+    /// Who locks the keys of the tree and of its indexes.
+    pub key_locking: KeyLocking,
+}
+
+setters! {
+    TreeOptions {
+        key_locking: KeyLocking,
+    }
 }
 
 /// A handle of a tree.
@@ -475,6 +511,12 @@ impl TreeHandle {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.entry.name
+    }
+
+    /// Returns who locks the keys of the tree.
+    #[must_use]
+    pub fn key_locking(&self) -> KeyLocking {
+        self.entry.key_locking
     }
 
     pub(crate) fn entry(&self) -> &TreeEntry {

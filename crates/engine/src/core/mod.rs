@@ -8,6 +8,7 @@
 //! | `indexes` | the functions of secondary indexes, and how their entries are encoded |
 //! | `key_locks` | what can be locked, and in which modes |
 //! | `long_values` | values that are too long for a leaf |
+//! | `unlocked` | an assertion about trees whose keys the client locks |
 //! | `transactions` | transactions that have logged something: commit, rollback |
 
 mod catalog;
@@ -18,6 +19,7 @@ mod indexes;
 mod key_locks;
 mod long_values;
 mod transactions;
+mod unlocked;
 
 use std::io;
 use std::sync::Arc;
@@ -33,8 +35,8 @@ use crate::page::PageId;
 use crate::record::{BadRecord, Record, TxnId};
 use crate::wal::{Log, LogError, Lsn};
 
-pub use catalog::TreeHandle;
 pub(crate) use catalog::{Catalog, check_not_dropped};
+pub use catalog::{TreeHandle, TreeOptions};
 pub(crate) use head::{Checkpoint, Head};
 pub use head::{FORMAT_VERSION, HeadError};
 pub(crate) use indexes::{COMPLETE, Index, Indexes, above_entries, decode_entry, encode_secondary};
@@ -46,6 +48,7 @@ pub(crate) use long_values::{
 };
 pub use transactions::Durability;
 pub(crate) use transactions::{Transactions, TxnState};
+use unlocked::UnlockedWrites;
 
 /// Errors of a store.
 #[derive(Debug, Error)]
@@ -161,6 +164,7 @@ pub(crate) struct Core {
     pub(crate) indexes: Indexes,
     pub(crate) head: Mutex<Head>,
     pub(crate) recovery_counters: IoCounters,
+    pub(crate) unlocked_writes: UnlockedWrites,
 }
 
 impl Core {
@@ -178,6 +182,7 @@ impl Core {
             indexes: Indexes::default(),
             head: Mutex::new(head),
             recovery_counters: IoCounters::default(),
+            unlocked_writes: UnlockedWrites::default(),
         }
     }
 

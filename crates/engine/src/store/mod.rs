@@ -21,7 +21,7 @@ use crate::btree::TreeShape;
 use crate::buffer::{DOUBLEWRITE, DoubleWrite, PAGES, Pool};
 use crate::core::{
     Catalog, Checkpoint, Core, Head, IndexHandle, KeyExtractor, KeyLocks, Lockable, StoreError,
-    TreeHandle, client_mode,
+    TreeHandle, TreeOptions, client_mode,
 };
 use crate::disk::{Claim, Disk, File, FileDisk, IoMode, Open};
 use crate::lock::{Detector, LockManager, LockSettings, Mode, ModeTable};
@@ -285,7 +285,20 @@ impl Store {
     /// The name is empty, too long or that of a tree that is being dropped, or the store cannot
     /// read or write.
     pub fn create_tree(&self, name: &str) -> Result<TreeHandle, StoreError> {
-        self.core.create_tree(name, None)
+        self.create_tree_with(name, TreeOptions::default())
+    }
+
+    /// Returns the tree of that name. Makes an empty one with these settings if there is none; one
+    /// that exists keeps its own ([`TreeHandle::key_locking`]).
+    ///
+    /// # Errors
+    /// As [`Store::create_tree`].
+    pub fn create_tree_with(
+        &self,
+        name: &str,
+        options: TreeOptions,
+    ) -> Result<TreeHandle, StoreError> {
+        self.core.create_tree(name, None, options)
     }
 
     /// Drops a tree with its indexes, or an index. Returns whether there was one of that name. Its

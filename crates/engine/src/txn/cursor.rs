@@ -135,7 +135,7 @@ impl Transaction {
 
     /// Returns whether reads of this transaction lock each key.
     fn locks_keys(&self, tree: &TreeEntry) -> bool {
-        self.options.isolation != Isolation::ReadUncommitted && !self.covers_keys(tree.id, S)
+        self.options.isolation != Isolation::ReadUncommitted && !self.covers_keys(tree, S)
     }
 
     /// Locks a key that a cursor has come to.
@@ -198,7 +198,7 @@ impl Cursor {
     fn locks_keys(&self, transaction: &Transaction) -> bool {
         let tree = self.tree.entry();
         if self.is_for_update {
-            !transaction.covers_keys(tree.id, X)
+            !transaction.covers_keys(tree, X)
         } else {
             transaction.locks_keys(tree)
         }

@@ -11,7 +11,7 @@ use crate::btree::{NewEntry, Tree, TreeEntry};
 use crate::core::{
     LACKS_PIECE, Reference, StoreError, TreeHandle, ValueId, is_stored_apart, piece_bytes,
 };
-use crate::lock::multi_granularity::{IX, U};
+use crate::lock::multi_granularity::{IX, U, X};
 use crate::page::Node;
 use crate::wal::Lsn;
 
@@ -99,7 +99,11 @@ impl Transaction {
             };
             let found = if is_for_update {
                 self.lock_parents(entry, IX)?;
-                self.get_locked(tree, key, U, look)
+                if self.covers_keys(entry, X) {
+                    self.peek(entry, key, look)
+                } else {
+                    self.get_locked(tree, key, U, look)
+                }
             } else {
                 self.get_at_level(tree, key, look)
             };

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::btree::{Tree, TreeEntry};
+use crate::btree::{KeyLocking, Tree, TreeEntry};
 use crate::buffer::{BufferError, prefetch};
 use crate::core::{
     Core, Durability, Lockable, RangeModes, Reference, StoreError, TreeHandle, TxnState, VALUE_MAX,
@@ -313,7 +313,7 @@ impl Transaction {
                 let resource = Lockable::Key(entry.id, hash_key(key));
                 self.lock_parents(entry, IS)?;
                 let was_held = self.locker.held(&resource).is_some();
-                if !self.covers_keys(entry.id, S) {
+                if !self.covers_keys(entry, S) {
                     self.lock_key(&resource, S)?;
                 }
                 let value = self.peek(entry, key, read);
@@ -325,7 +325,7 @@ impl Transaction {
             Isolation::RepeatableRead | Isolation::Serializable => {}
         }
         self.lock_parents(entry, IS)?;
-        if self.covers_keys(entry.id, S) {
+        if self.covers_keys(entry, S) {
             return self.peek(entry, key, read);
         }
         self.get_locked(tree, key, S, read)
@@ -459,6 +459,7 @@ impl Transaction {
             }
             let old = Node::new(&leaf).value(slot).to_vec();
             let savepoint = self.savepoint();
+            self.note_unlocked(entry, key);
             let undo = Undo::Insert { tree: entry.id, key, value: &old };
             self.log(undo, |cause| tree.remove(&mut leaf, slot, cause))?;
             let is_underfull = tree.is_underfull(Node::new(&leaf));
@@ -480,7 +481,7 @@ impl Transaction {
         slot: usize,
         key: &[u8],
     ) -> Result<Option<(Lockable, Mode)>, TxnError> {
-        if self.covers_keys(tree.entry.id, X) {
+        if self.covers_keys(tree.entry, X) {
             return Ok(None);
         }
         let next = next_key(tree, leaf, slot + 1)?;
@@ -534,6 +535,60 @@ impl Transaction {
         self.try_key(resource, mode)
     }
 
+    /// Locks a resource until the end of the transaction, and waits as long as `wait` says.
+    ///
+    /// # Errors
+    /// [`TxnError::Conflict`], also when the wait was too long: then the transaction has to be
+    /// rolled back. Who would go on without the lock asks by [`Transaction::try_lock`].
+    ///
+    /// # Panics
+    /// As [`Transaction::lock`].
+    pub fn lock_with(
+        &mut self,
+        resource: &Lockable,
+        mode: Mode,
+        wait: Wait,
+    ) -> Result<(), TxnError> {
+        self.check_conflict()?;
+        self.parents = None;
+        self.lock_waiting(resource, mode, wait)
+    }
+
+    /// Waits until a resource could be locked, as long as `wait` says, and leaves what is held of
+    /// it as it was.
+    ///
+    /// # Errors
+    /// As [`Transaction::lock_with`].
+    ///
+    /// # Panics
+    /// As [`Transaction::lock`].
+    pub fn lock_instant(
+        &mut self,
+        resource: &Lockable,
+        mode: Mode,
+        wait: Wait,
+    ) -> Result<(), TxnError> {
+        self.check_conflict()?;
+        self.leave_end();
+        let locked = self.locker.lock_instant(resource, mode, wait);
+        self.note(locked)
+    }
+
+    /// Releases a lock on a resource of the client's before the end of the transaction: a short
+    /// lock. Returns whether there was one. Locks on keys, trees and the store stay, because the
+    /// engine relies on them: for these it returns false.
+    pub fn unlock(&mut self, resource: &Lockable) -> bool {
+        matches!(resource, Lockable::Client(..)) && self.locker.unlock(resource)
+    }
+
+    /// Releases what was locked of a resource of the client's since `before` was held of it, which
+    /// [`Transaction::held`] has returned then. Other resources are left as they are.
+    pub fn restore(&mut self, resource: &Lockable, before: Option<Mode>) {
+        if matches!(resource, Lockable::Client(..)) {
+            self.locker.restore(resource, before);
+        }
+    }
+
     /// Returns the mode in which the transaction holds a resource.
     #[must_use]
     pub fn held(&self, resource: &Lockable) -> Option<Mode> {
@@ -542,9 +597,18 @@ impl Transaction {
 
     /// Locks a key, or a gap.
     fn lock_key(&mut self, resource: &Lockable, mode: Mode) -> Result<(), TxnError> {
+        self.lock_waiting(resource, mode, Wait::AsSet)
+    }
+
+    fn lock_waiting(
+        &mut self,
+        resource: &Lockable,
+        mode: Mode,
+        wait: Wait,
+    ) -> Result<(), TxnError> {
         self.leave_end();
         let before = self.locker.count();
-        let locked = self.locker.lock(resource, mode, Wait::AsSet);
+        let locked = self.locker.lock(resource, mode, wait);
         self.forget_parents_if_fewer(before);
         self.note(locked)
     }
@@ -604,7 +668,7 @@ impl Transaction {
 
     fn lock_to_write(&mut self, tree: &TreeEntry, key: &[u8]) -> Result<(), TxnError> {
         self.lock_parents(tree, IX)?;
-        if self.covers_keys(tree.id, X) {
+        if self.covers_keys(tree, X) {
             return Ok(());
         }
         self.lock_key(&Lockable::Key(tree.id, hash_key(key)), X)
@@ -623,13 +687,18 @@ impl Transaction {
         self.lock(&Lockable::Store, mode)?;
         self.lock(&Lockable::Tree(tree), mode)?;
         check_not_dropped(entry)?;
-        let covers = [S, X].map(|mode| self.covers_keys(tree, mode));
+        let covers = [S, X].map(|mode| self.covers_keys(entry, mode));
         self.parents = Some(Parents { tree, intention: mode, covers });
         Ok(())
     }
 
-    /// Returns whether a lock on the tree or the store makes locks on keys in S or X needless.
-    fn covers_keys(&self, tree: TreeId, mode: Mode) -> bool {
+    /// Returns whether locks on keys in S or X are needless: by a lock on the tree or the store, or
+    /// because the client locks what they stand for.
+    fn covers_keys(&self, entry: &TreeEntry, mode: Mode) -> bool {
+        if entry.key_locking == KeyLocking::ClientOnly {
+            return true;
+        }
+        let tree = entry.id;
         if let Some(parents) = self.parents.as_ref().filter(|parents| parents.tree == tree) {
             return parents.covers[usize::from(mode == X)];
         }
@@ -656,6 +725,13 @@ impl Transaction {
         }
         self.core.log.check_writable().map_err(StoreError::from)?;
         self.check(tree)
+    }
+
+    /// Notes a change of a key that the engine does not lock, for an assertion.
+    fn note_unlocked(&self, entry: &TreeEntry, key: &[u8]) {
+        if entry.key_locking == KeyLocking::ClientOnly {
+            self.core.unlocked_writes.note(entry.id, key, self.id);
+        }
     }
 
     fn check_conflict(&self) -> Result<(), TxnError> {
@@ -766,6 +842,7 @@ impl Transaction {
         match self.state.take() {
             Some(state) => {
                 self.core.commit(&state, self.options.durability)?;
+                self.core.unlocked_writes.forget(self.id);
                 self.free_discarded();
                 Ok(())
             }
@@ -795,6 +872,7 @@ impl Drop for Transaction {
         if let Err(error) = self.undo_all() {
             tracing::error!("transaction {} is not rolled back: {error}", self.id.0);
         }
+        self.core.unlocked_writes.forget(self.id);
     }
 }
 

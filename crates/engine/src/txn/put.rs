@@ -66,7 +66,7 @@ impl Transaction {
             }
             let entered = match place {
                 Err(slot) if is_wanted => self.enter_gap(tree, &leaf, slot, own)?,
-                _ => self.enter_key(entry.id, own)?,
+                _ => self.enter_key(entry, own)?,
             };
             if let Entered::Busy(resource, mode) = entered {
                 drop(leaf);
@@ -114,6 +114,7 @@ impl Transaction {
     ) -> Result<Option<Reference>, TxnError> {
         let id = tree.entry.id;
         debug_assert_eq!(place, Node::new(leaf).search(key), "the leaf was latched all the time");
+        self.note_unlocked(tree.entry, key);
         match place {
             Ok(slot) => {
                 let old = Node::new(leaf).value(slot).to_vec();
@@ -132,7 +133,7 @@ impl Transaction {
     }
 
     /// Locks a key that is not put in: it is there, or stays away.
-    fn enter_key(&mut self, tree: TreeId, own: Lockable) -> Result<Entered, TxnError> {
+    fn enter_key(&mut self, tree: &TreeEntry, own: Lockable) -> Result<Entered, TxnError> {
         let is_free = self.covers_keys(tree, X) || self.try_key(&own, X)?;
         Ok(if is_free { Entered::Free } else { Entered::Busy(own, X) })
     }
@@ -147,7 +148,7 @@ impl Transaction {
         slot: usize,
         own: Lockable,
     ) -> Result<Entered, TxnError> {
-        if self.covers_keys(tree.entry.id, X) {
+        if self.covers_keys(tree.entry, X) {
             return Ok(Entered::Free);
         }
         let next = next_key(tree, leaf, slot)?;

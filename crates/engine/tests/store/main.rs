@@ -4,6 +4,7 @@
 
 mod bulk;
 mod chains;
+mod client_locks;
 mod dropping;
 mod failures;
 mod for_update;
