@@ -238,8 +238,7 @@ impl Transaction {
         let (tree, len) = (core.tree(&values), reference.len.to_le_bytes());
         let marked = self.insert_unlocked(tree, &reference.id.mark(), &len);
         self.or_roll_back(savepoint, marked)?;
-        let lsn = self.state.as_ref().map_or(Lsn::ZERO, |state| state.last());
-        self.discarded.push(Discarded { lsn, values, reference });
+        self.discarded.push(Discarded { lsn: self.last_lsn(), values, reference });
         Ok(())
     }
 

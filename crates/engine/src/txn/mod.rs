@@ -769,6 +769,11 @@ impl Transaction {
         Ok(())
     }
 
+    /// Returns the place of the last log record of the transaction; zero for none.
+    fn last_lsn(&self) -> Lsn {
+        self.state.as_ref().map_or(Lsn::ZERO, |state| state.last())
+    }
+
     fn owner(&self) -> Owner {
         Owner { transaction: self.id, store: Arc::as_ptr(&self.core).addr() }
     }
@@ -780,8 +785,7 @@ impl Transaction {
     /// Returns the present place, to roll back to.
     #[must_use]
     pub fn savepoint(&self) -> Savepoint {
-        let lsn = self.state.as_ref().map_or(Lsn::ZERO, |state| state.last());
-        Savepoint { owner: self.owner(), lsn }
+        Savepoint { owner: self.owner(), lsn: self.last_lsn() }
     }
 
     /// Rolls back to a savepoint. Locks are kept.

@@ -136,7 +136,7 @@ fn who_locks_nothing_sees_a_tree_whole_or_not_at_all() {
                             return;
                         }
                     }
-                    drop(reads.send(()));
+                    let _ = reads.send(());
                 }
             });
             started.recv().unwrap();

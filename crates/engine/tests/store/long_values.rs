@@ -167,7 +167,7 @@ fn changes_of_long_values_that_are_cut_off_anywhere_leave_nothing_behind() {
         transaction.commit().unwrap();
         let before = disk.operations();
         disk.set_faults(faults);
-        let mut run = || {
+        let run = || {
             let mut transaction = store.begin(TxnOptions::default());
             transaction.remove(&tree, b"old")?;
             transaction.put(&tree, b"both", &value(15_000, 3))?;

@@ -5,6 +5,7 @@
 mod bulk;
 mod chains;
 mod client_locks;
+mod cursors;
 mod dropping;
 mod failures;
 mod for_update;
