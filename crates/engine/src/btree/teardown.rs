@@ -26,7 +26,7 @@ use crate::bytes::short;
 use crate::page::{self, Change, Kind, Node, PageId};
 use crate::record::{Cause, MiniTransaction};
 
-impl<'s> Tree<'s> {
+impl Tree<'_> {
     /// Frees the last node below the root that has no children. Returns whether there was one:
     /// else the root is all that is left.
     pub(crate) fn free_last(&self) -> Result<bool, BufferError> {

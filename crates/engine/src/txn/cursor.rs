@@ -94,10 +94,9 @@ pub struct Cursor {
     /// The range, and the direction in which it is gone through.
     range: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     order: Direction,
-    /// The direction of the last step.
+    /// The direction of the last step. Before the first step it is the other one, and the cursor at
+    /// the end of that.
     direction: Direction,
-    /// It was moved from before the first entry.
-    has_begun: bool,
     /// The slot of the copy whose entry the cursor is at.
     current: Option<usize>,
     /// Keys are locked in U, to the end.
@@ -116,7 +115,6 @@ pub struct Cursor {
     spare_version: Option<Version>,
     /// The next value to be handed out, if it is a long one.
     long: Vec<u8>,
-    is_long: bool,
     /// A reference to a long value that was not there.
     missed: Option<Reference>,
     /// A key that is to be locked.
@@ -223,20 +221,18 @@ impl Cursor {
             owner,
             range: (copied(range.0), copied(range.1)),
             order: direction,
-            direction,
-            has_begun: false,
+            direction: opposite(direction),
             current: None,
             is_for_update,
-            low: copied(range.0),
-            high: copied(range.1),
+            low: Bound::Unbounded,
+            high: Bound::Unbounded,
             leaf: None,
             left: Vec::new(),
             key: Vec::new(),
-            is_done: false,
+            is_done: true,
             spare: Vec::new(),
             spare_version: None,
             long: Vec::new(),
-            is_long: false,
             missed: None,
             probe: Vec::new(),
             is_probed: false,
@@ -275,11 +271,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::next`].
     pub fn prev(&mut self, transaction: &mut Transaction) -> Result<Option<Entry<'_>>, TxnError> {
-        let back = match self.order {
-            Direction::Up => Direction::Down,
-            Direction::Down => Direction::Up,
-        };
-        self.walk(transaction, back)
+        self.walk(transaction, opposite(self.order))
     }
 
     /// Moves to the first entry of the range, in the cursor's direction, that does not come before
@@ -313,8 +305,9 @@ impl Cursor {
     #[must_use]
     pub fn current(&self) -> Option<Entry<'_>> {
         let (leaf, slot) = (self.leaf.as_ref()?, self.current?);
-        let value = if self.is_long { &self.long } else { Node::new(&leaf.bytes).value(slot) };
-        Some((&self.key, value))
+        let value = Node::new(&leaf.bytes).value(slot);
+        let is_long = Reference::of(self.tree.entry(), value).is_some();
+        Some((&self.key, if is_long { &self.long } else { value }))
     }
 
     /// Moves one entry further in a direction.
@@ -326,9 +319,6 @@ impl Cursor {
         transaction.check(&self.tree)?;
         transaction.check_owner(self.owner)?;
         if direction != self.direction {
-            if !self.has_begun {
-                return Ok(None);
-            }
             self.turn(direction);
         }
         self.advance(transaction)
@@ -358,7 +348,6 @@ impl Cursor {
 
     /// Moves to the next entry in the present direction.
     fn advance(&mut self, transaction: &mut Transaction) -> Result<Option<Entry<'_>>, TxnError> {
-        self.has_begun = true;
         self.current = None;
         let found = self.find_next(transaction);
         // Who locks nothing does not see the tree go, and its pages say anything then.
@@ -420,7 +409,6 @@ impl Cursor {
         let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
         let entry = self.tree.entry();
         let reference = Reference::of(entry, Node::new(&leaf.bytes).value(slot));
-        self.is_long = reference.is_some();
         let Some(reference) = reference else { return Ok(true) };
         transaction.read_apart(entry, &reference, Part::All, &mut self.missed, &mut self.long)
     }
@@ -483,12 +471,11 @@ impl Cursor {
     /// Sees to it that there is a copy of the leaf to go on with.
     fn begin(&mut self, transaction: &mut Transaction) -> Result<(), TxnError> {
         while self.leaf.is_none() {
-            let leaf = match self.copy_again(transaction)? {
-                Some(leaf) => leaf,
-                None => {
-                    let spare = std::mem::take(&mut self.spare);
-                    self.copy_leaf(transaction, spare)?
-                }
+            let leaf = if let Some(leaf) = self.copy_again(transaction)? {
+                leaf
+            } else {
+                let spare = std::mem::take(&mut self.spare);
+                self.copy_leaf(transaction, spare)?
             };
             let needs_lock = !leaf.is_settled && self.locks_keys(transaction);
             if self.direction == Direction::Up || !needs_lock {
@@ -715,6 +702,13 @@ impl Cursor {
             transaction.lock_gap(&next)?;
             locked = Some(next);
         }
+    }
+}
+
+fn opposite(direction: Direction) -> Direction {
+    match direction {
+        Direction::Up => Direction::Down,
+        Direction::Down => Direction::Up,
     }
 }
 

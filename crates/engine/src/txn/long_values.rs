@@ -88,14 +88,14 @@ impl Transaction {
         let mut read = Some(read);
         let (mut bytes, mut missed) = (Vec::new(), None);
         loop {
-            let look = |value: &[u8]| match Reference::of(entry, value) {
-                Some(reference) => Err(reference),
-                None => {
-                    let range = part.of(value.len() as u64);
-                    let at = |place: u64| usize::try_from(place).unwrap_or(value.len());
-                    let part = &value[at(range.start)..at(range.end)];
-                    Ok(read.take().map(|read| read(part, value.len() as u64)))
+            let look = |value: &[u8]| {
+                if let Some(reference) = Reference::of(entry, value) {
+                    return Err(reference);
                 }
+                let range = part.of(value.len() as u64);
+                let at = |place: u64| usize::try_from(place).unwrap_or(value.len());
+                let part = &value[at(range.start)..at(range.end)];
+                Ok(read.take().map(|read| read(part, value.len() as u64)))
             };
             let found = if is_for_update {
                 self.lock_parents(entry, IX)?;

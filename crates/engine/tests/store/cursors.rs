@@ -37,8 +37,8 @@ impl Subject<'_> {
         let found = match (direction, &self.place) {
             (Direction::Up, Place::BelowAll) => in_range.next(),
             (Direction::Up, Place::At(at)) => in_range.find(|(key, _)| key > at),
-            (Direction::Down, Place::AboveAll) => in_range.last(),
-            (Direction::Down, Place::At(at)) => in_range.filter(|(key, _)| key < at).last(),
+            (Direction::Down, Place::AboveAll) => in_range.next_back(),
+            (Direction::Down, Place::At(at)) => in_range.filter(|(key, _)| key < at).next_back(),
             _ => None,
         };
         self.place = match (&found, direction) {
@@ -54,7 +54,7 @@ impl Subject<'_> {
         let mut in_range = in_range.map(|(key, value)| (key.clone(), value.clone()));
         let found = match self.order {
             Direction::Up => in_range.find(|(key, _)| &key[..] >= to),
-            Direction::Down => in_range.filter(|(key, _)| &key[..] <= to).last(),
+            Direction::Down => in_range.filter(|(key, _)| &key[..] <= to).next_back(),
         };
         self.place = match (&found, self.order) {
             (Some((key, _)), _) => Place::At(key.clone()),

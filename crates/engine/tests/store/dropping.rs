@@ -26,7 +26,7 @@ fn fill(store: &Store, tree: &TreeHandle, rows: u32) {
     transaction.commit().unwrap();
 }
 
-fn is_dropped<T>(result: Result<T, TxnError>) -> bool {
+fn is_dropped<T>(result: &Result<T, TxnError>) -> bool {
     matches!(result, Err(TxnError::Store(StoreError::Dropped { .. })))
 }
 
@@ -65,9 +65,9 @@ fn a_handle_of_a_dropped_tree_is_of_no_use_and_not_of_the_next_tree() {
         assert!(store.drop_tree("other").is_ok());
         let new = store.create_tree("other").unwrap();
         fill(&store, &new, 3);
-        assert!(is_dropped(reader.get(&old, b"key")), "{level:?}");
-        assert!(is_dropped(reader.put(&old, b"key", b"")), "{level:?}");
-        assert!(is_dropped(reader.entries(&old).map(drop)), "{level:?}");
+        assert!(is_dropped(&reader.get(&old, b"key")), "{level:?}");
+        assert!(is_dropped(&reader.put(&old, b"key", b"")), "{level:?}");
+        assert!(is_dropped(&reader.entries(&old).map(drop)), "{level:?}");
         assert!(reader.get(&new, &1_u32.to_be_bytes()).unwrap().is_some());
     }
     assert!(matches!(old.fills(), Err(StoreError::Dropped { .. })));
@@ -87,14 +87,14 @@ fn indexes_go_with_their_tree_or_alone() {
     fill(&store, &tree, 500);
     assert!(store.drop_tree("by value").unwrap());
     let found = store.transaction(|transaction| transaction.find(&index, &[7; 100]));
-    assert!(is_dropped(found));
+    assert!(is_dropped(&found));
     fill(&store, &tree, 600);
     let index = store.create_index(&tree, "by value", by_value()).unwrap();
     let found = store.transaction(|transaction| transaction.find(&index, &[7; 100]));
     assert_eq!(found.unwrap().len(), 600);
     assert!(store.drop_tree("tree").unwrap());
     assert!(store.trees().is_empty() && store.check().unwrap().is_empty());
-    assert!(is_dropped(store.create_index(&tree, "again", by_value()).map(drop)));
+    assert!(is_dropped(&store.create_index(&tree, "again", by_value()).map(drop)));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn who_locks_nothing_sees_a_tree_whole_or_not_at_all() {
                     match reader.get(tree, &key) {
                         Ok(value) => assert_eq!(value.unwrap(), [7; 100]),
                         gone => {
-                            assert!(is_dropped(gone));
+                            assert!(is_dropped(&gone));
                             return;
                         }
                     }

@@ -1,5 +1,6 @@
 //! Values that are longer than a quarter of a page.
 
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::thread;
@@ -120,10 +121,11 @@ fn nothing_is_left_of_values_that_are_gone() {
                     }
                     3 => {
                         let refused = transaction.insert(&tree, &key, &value(3_000, 5));
-                        if changed.contains_key(&key) {
-                            assert!(matches!(refused, Err(TxnError::KeyExists)));
+                        if let Entry::Vacant(entry) = changed.entry(key) {
+                            refused.unwrap();
+                            entry.insert(value(3_000, 5));
                         } else {
-                            changed.insert(key, value(3_000, 5));
+                            assert!(matches!(refused, Err(TxnError::KeyExists)));
                         }
                     }
                     _ => {
