@@ -1,4 +1,4 @@
-//! The head of a store: what never changes, and where its last checkpoint is.
+//! The head of a store: what it is, and where its last checkpoint is.
 //!
 //! The file has three blocks of 4 KiB. The first says what the store is. The other two take turns:
 //! a checkpoint is written into the one that is not the latest, so that a torn write leaves the one
