@@ -52,9 +52,8 @@
 //! ```
 //!
 //! # Limits
-//! * A key has at most an eighth of a page, a key and its value at most a quarter; larger values
-//!   are the client's to divide.
-//! * A tree, once made, stays.
+//! * A key has at most an eighth of a page, a value at most 1 GiB.
+//! * Making and dropping a tree are not parts of a transaction.
 
 /// Makes a method for each field of some options that returns the options with another value.
 macro_rules! setters {
@@ -92,9 +91,9 @@ pub mod wal;
 
 pub use crate::core::{
     Durability, FORMAT_VERSION, HeadError, IndexHandle, KeyExtractor, Lockable, StoreError,
-    TreeHandle,
+    TreeHandle, TreeOptions,
 };
-pub use btree::{LeafFill, MergePolicy, SplitPolicy, TreeShape};
+pub use btree::{KeyLocking, LeafFill, MergePolicy, SplitPolicy, TreeShape};
 pub use buffer::{BufferError, ChangeFault, IoCounters, IoCounts};
 pub use page::{BadPageSize, PageFault, PageId, PageSize, TreeId};
 pub use record::TxnId;

@@ -39,9 +39,10 @@ mod merge;
 mod modify;
 mod policy;
 mod redistribute;
+mod teardown;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::allocator::PageAllocator;
 use crate::buffer::{BufferError, Exclusive, IoCounters, PAGES, Pool, Shared};
@@ -53,6 +54,25 @@ pub(crate) use modify::NewEntry;
 pub use inspect::{LeafFill, TreeShape};
 pub use policy::{MergePolicy, SplitPolicy};
 
+/// Who locks the keys of a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyLocking {
+    /// The transactions lock each key and the gaps between keys, as their isolation asks.
+    #[default]
+    Engine,
+    /// The client, by resources and modes of its own
+    /// ([`Lockable::Client`](crate::Lockable::Client)). Transactions lock the tree in an intention
+    /// and nothing in it: reads see what is there, as at read uncommitted, at every isolation
+    /// level.
+    ///
+    /// A change is taken back by its key, so a key that a transaction has inserted, changed or
+    /// removed must not be changed by another before the first has ended: the client holds an
+    /// exclusive lock that stands for the key, from before the change to the end of the
+    /// transaction. If it does not, a rollback overwrites the changes of others or fails, and a
+    /// rollback that fails closes the store. Builds with assertions panic at the second change.
+    ClientOnly,
+}
+
 /// A tree as the catalog has it; settings may change while the tree is in use.
 #[derive(Debug)]
 pub(crate) struct TreeEntry {
@@ -62,10 +82,18 @@ pub(crate) struct TreeEntry {
     pub(crate) counters: Arc<IoCounters>,
     /// The tree that this is an index of.
     pub(crate) indexed: Option<TreeId>,
+    /// Who locks its keys.
+    pub(crate) key_locking: KeyLocking,
+    /// The tree whose long values this one has.
+    pub(crate) values_of: Option<TreeId>,
+    /// The tree with the long values of this one, once there is one.
+    pub(crate) values: OnceLock<Arc<TreeEntry>>,
     /// How many indexes of this tree there are.
     indexes: AtomicU32,
     split: AtomicU32,
     merge_policy: AtomicU8,
+    /// Its pages are being freed, or were.
+    is_dropped: AtomicBool,
 }
 
 impl TreeEntry {
@@ -82,9 +110,13 @@ impl TreeEntry {
             root,
             counters,
             indexed,
+            key_locking: KeyLocking::default(),
+            values_of: None,
+            values: OnceLock::new(),
             indexes: AtomicU32::new(0),
             split: AtomicU32::new(0),
             merge_policy: AtomicU8::new(0),
+            is_dropped: AtomicBool::new(false),
         };
         entry.set_split_policy(SplitPolicy::default());
         entry.set_merge_policy(MergePolicy::default());
@@ -99,6 +131,20 @@ impl TreeEntry {
     pub(crate) fn count_index(&self) {
         debug_assert!(self.indexed.is_none(), "an index has no indexes");
         self.indexes.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn discount_index(&self) {
+        let before = self.indexes.fetch_sub(1, Ordering::Release);
+        debug_assert!(before > 0, "an index is dropped once");
+    }
+
+    /// Returns whether the tree was dropped. It is known before the first page is freed.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_dropped(&self) {
+        self.is_dropped.store(true, Ordering::Release);
     }
 
     pub(crate) fn split_policy(&self) -> SplitPolicy {

@@ -207,6 +207,11 @@ impl Pool {
         Arc::clone(self.counters.write().entry(tree).or_default())
     }
 
+    /// Forgets the counters of a tree that has no pages any more.
+    pub(crate) fn forget_counters(&self, tree: TreeId) {
+        self.counters.write().remove(&tree);
+    }
+
     /// Latches a page to be read; others may read it, too.
     pub(crate) fn read(
         &self,

@@ -1,4 +1,4 @@
-//! The head of a store: what never changes, and where its last checkpoint is.
+//! The head of a store: what it is, and where its last checkpoint is.
 //!
 //! The file has three blocks of 4 KiB. The first says what the store is. The other two take turns:
 //! a checkpoint is written into the one that is not the latest, so that a torn write leaves the one
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::bytes::{get_u32, get_u64, put_u32, put_u64};
-use crate::disk::{Disk, File, Open};
+use crate::disk::{Disk, File, Open, SECTOR};
 use crate::page::{BadPageSize, PageSize};
 use crate::wal::{LogId, Lsn};
 
@@ -19,7 +19,12 @@ use crate::wal::{LogId, Lsn};
 pub(crate) const NAME: &str = "head";
 
 /// The format that this program writes, and the newest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+///
+/// | version | what it added |
+/// | --- | --- |
+/// | 1 | the first |
+/// | 2 | trees can be dropped, and have long values: an entry of the catalog has a byte of flags |
+pub const FORMAT_VERSION: u32 = 2;
 
 const BLOCK: usize = 4096;
 const USED: usize = 64;
@@ -30,6 +35,8 @@ const VERSION_AT: usize = 4;
 const MAGIC_AT: usize = 8;
 const ID_AT: usize = 16;
 const PAGE_SIZE_AT: usize = 24;
+
+const _: () = assert!(USED <= SECTOR);
 
 const SEQUENCE_AT: usize = 8;
 const RECORD_AT: usize = 16;
@@ -98,6 +105,8 @@ pub(crate) struct Head {
     pub(crate) page_size: PageSize,
     pub(crate) checkpoint: Checkpoint,
     sequence: u64,
+    /// The format version that block 0 says.
+    version: u32,
 }
 
 impl Head {
@@ -110,11 +119,7 @@ impl Head {
     ) -> Result<Head, HeadError> {
         let file = disk.open(NAME, Open::New).map_err(failed("create"))?;
         let mut blocks = vec![0; BLOCK * 3];
-        put_u32(&mut blocks, VERSION_AT, FORMAT_VERSION);
-        put_u64(&mut blocks, MAGIC_AT, MAGIC);
-        put_u64(&mut blocks, ID_AT, id.0);
-        put_u64(&mut blocks, PAGE_SIZE_AT, page_size.bytes() as u64);
-        seal(&mut blocks[..BLOCK]);
+        encode_first(&mut blocks[..BLOCK], FORMAT_VERSION, id, page_size);
         for block in 1..3 {
             encode(&mut blocks[block * BLOCK..(block + 1) * BLOCK], block as u64, checkpoint);
         }
@@ -127,7 +132,8 @@ impl Head {
             let removed = disk.remove(NAME);
             removed.map_err(failed("remove, after its directory could not be synced,"))?;
         }
-        named.map(|()| Head { file, id, page_size, checkpoint, sequence: 2 })
+        let version = FORMAT_VERSION;
+        named.map(|()| Head { file, id, page_size, checkpoint, sequence: 2, version })
     }
 
     pub(crate) fn open(disk: &dyn Disk) -> Result<Head, HeadError> {
@@ -162,7 +168,7 @@ impl Head {
             .filter_map(|block| decode(&blocks[block * BLOCK..(block + 1) * BLOCK]))
             .max_by_key(|(sequence, _)| *sequence);
         let (sequence, checkpoint) = latest.ok_or(HeadError::Damaged { block: 1 })?;
-        Ok(Head { file, id, page_size, checkpoint, sequence })
+        Ok(Head { file, id, page_size, checkpoint, sequence, version })
     }
 
     /// Writes where the latest checkpoint is.
@@ -176,8 +182,29 @@ impl Head {
 
     /// Writes the latest checkpoint once more: what was read of it may be in the system's memory
     /// only, and the checkpoint before it, which the next one overwrites, may be the one on disk.
+    /// The same is true of the format version.
     pub(crate) fn make_durable(&self) -> Result<(), HeadError> {
+        self.write_first(self.version)?;
         self.write(self.sequence, self.checkpoint)
+    }
+
+    /// Writes that the store has the format of this program, before anything is written that an
+    /// older program does not know. A store that has it already is left as it is.
+    pub(crate) fn upgrade(&mut self) -> Result<(), HeadError> {
+        if self.version == FORMAT_VERSION {
+            return Ok(());
+        }
+        self.write_first(FORMAT_VERSION)?;
+        self.file.sync().map_err(failed("sync"))?;
+        self.version = FORMAT_VERSION;
+        Ok(())
+    }
+
+    /// Writes block 0. What changes in it lies in one sector, so that no write is torn within it.
+    fn write_first(&self, version: u32) -> Result<(), HeadError> {
+        let mut block = vec![0; BLOCK];
+        encode_first(&mut block, version, self.id, self.page_size);
+        self.file.write_at(&block, 0).map_err(failed("write"))
     }
 
     fn write(&self, sequence: u64, checkpoint: Checkpoint) -> Result<(), HeadError> {
@@ -188,6 +215,14 @@ impl Head {
         self.file.write_at(&block, at).map_err(failed("write"))?;
         self.file.sync().map_err(failed("sync"))
     }
+}
+
+fn encode_first(block: &mut [u8], version: u32, id: LogId, page_size: PageSize) {
+    put_u32(block, VERSION_AT, version);
+    put_u64(block, MAGIC_AT, MAGIC);
+    put_u64(block, ID_AT, id.0);
+    put_u64(block, PAGE_SIZE_AT, page_size.bytes() as u64);
+    seal(block);
 }
 
 fn seal(block: &mut [u8]) {

@@ -3,17 +3,23 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `catalog` | the trees by name and number; handles of trees |
+//! | `dropping` | trees that are taken away |
 //! | `checkpoint`, `head` | checkpoints, and the file that says where the last one is |
 //! | `indexes` | the functions of secondary indexes, and how their entries are encoded |
 //! | `key_locks` | what can be locked, and in which modes |
+//! | `long_values` | values that are too long for a leaf |
+//! | `unlocked` | an assertion about trees whose keys the client locks |
 //! | `transactions` | transactions that have logged something: commit, rollback |
 
 mod catalog;
 mod checkpoint;
+mod dropping;
 mod head;
 mod indexes;
 mod key_locks;
+mod long_values;
 mod transactions;
+mod unlocked;
 
 use std::io;
 use std::sync::Arc;
@@ -29,16 +35,20 @@ use crate::page::PageId;
 use crate::record::{BadRecord, Record, TxnId};
 use crate::wal::{Log, LogError, Lsn};
 
-pub(crate) use catalog::Catalog;
-pub use catalog::TreeHandle;
+pub(crate) use catalog::{Catalog, check_not_dropped};
+pub use catalog::{TreeHandle, TreeOptions};
 pub(crate) use head::{Checkpoint, Head};
 pub use head::{FORMAT_VERSION, HeadError};
 pub(crate) use indexes::{COMPLETE, Index, Indexes, above_entries, decode_entry, encode_secondary};
 pub use indexes::{IndexHandle, KeyExtractor};
 pub use key_locks::Lockable;
 pub(crate) use key_locks::{KeyLocks, RangeModes, client_mode, hash_key};
+pub(crate) use long_values::{
+    LACKS_PIECE, Reference, VALUE_MAX, ValueId, is_stored_apart, piece_bytes,
+};
 pub use transactions::Durability;
 pub(crate) use transactions::{Transactions, TxnState};
+use unlocked::UnlockedWrites;
 
 /// Errors of a store.
 #[derive(Debug, Error)]
@@ -82,6 +92,14 @@ pub enum StoreError {
         transaction: TxnId,
         /// The reason, in words.
         what: &'static str,
+    },
+    /// The tree was dropped, or its name is that of a tree that is being dropped.
+    #[error(
+        "tree {name} was dropped; its name can be used again when `Store::drop_tree` has returned"
+    )]
+    Dropped {
+        /// The name of the tree.
+        name: String,
     },
     /// A tree breaks one of its rules.
     #[error("tree {name}: page {page}: {what}; restore the store from a backup")]
@@ -146,6 +164,7 @@ pub(crate) struct Core {
     pub(crate) indexes: Indexes,
     pub(crate) head: Mutex<Head>,
     pub(crate) recovery_counters: IoCounters,
+    pub(crate) unlocked_writes: UnlockedWrites,
 }
 
 impl Core {
@@ -163,6 +182,7 @@ impl Core {
             indexes: Indexes::default(),
             head: Mutex::new(head),
             recovery_counters: IoCounters::default(),
+            unlocked_writes: UnlockedWrites::default(),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::btree::TreeShape;
 use crate::buffer::{DOUBLEWRITE, DoubleWrite, PAGES, Pool};
 use crate::core::{
     Catalog, Checkpoint, Core, Head, IndexHandle, KeyExtractor, KeyLocks, Lockable, StoreError,
-    TreeHandle, client_mode,
+    TreeHandle, TreeOptions, client_mode,
 };
 use crate::disk::{Claim, Disk, File, FileDisk, IoMode, Open};
 use crate::lock::{Detector, LockManager, LockSettings, Mode, ModeTable};
@@ -207,6 +207,7 @@ impl Store {
             if tail.is_sealed && !tail.is_torn { files.repair()? } else { files.make_durable()? };
         let mut core = files.into_core(log, options)?;
         let recovery = core.recover(repaired_pages)?;
+        core.head.lock().upgrade()?;
         Store::start(core, options, recovery, Some(claim))
     }
 
@@ -281,9 +282,38 @@ impl Store {
     /// Returns the tree of that name. Makes an empty one if there is none.
     ///
     /// # Errors
-    /// The name is empty or too long, or the store cannot read or write.
+    /// The name is empty, too long or that of a tree that is being dropped, or the store cannot
+    /// read or write.
     pub fn create_tree(&self, name: &str) -> Result<TreeHandle, StoreError> {
-        self.core.create_tree(name, None)
+        self.create_tree_with(name, TreeOptions::default())
+    }
+
+    /// Returns the tree of that name. Makes an empty one with these settings if there is none; one
+    /// that exists keeps its own ([`TreeHandle::key_locking`]).
+    ///
+    /// # Errors
+    /// As [`Store::create_tree`].
+    pub fn create_tree_with(
+        &self,
+        name: &str,
+        options: TreeOptions,
+    ) -> Result<TreeHandle, StoreError> {
+        self.core.create_tree(name, None, options)
+    }
+
+    /// Drops a tree with its indexes, or an index. Returns whether there was one of that name. Its
+    /// pages can be used by other trees again. Handles of it return [`StoreError::Dropped`].
+    ///
+    /// It waits until no transaction uses the tree. When it returns, that the tree is gone is
+    /// durable, also if the transactions of others are rolled back; after a crash the tree is there
+    /// as it was or it is gone, with all its pages. After an error of the store the pages may still
+    /// be in use: call it again, or open the store again. Other trees can be used meanwhile.
+    ///
+    /// # Errors
+    /// [`TxnError::Conflict`] if transactions use the tree for longer than locks are waited for, or
+    /// there is a deadlock: the tree is as it was. Or the store cannot read or write.
+    pub fn drop_tree(&self, name: &str) -> Result<bool, TxnError> {
+        txn::drop_tree(&self.core, name)
     }
 
     /// Returns the tree of that name, if there is one.
@@ -441,14 +471,21 @@ impl Store {
         let core = &self.core;
         let mut pages: Vec<PageId> = Vec::new();
         let mut shapes = Vec::new();
-        for entry in [core.catalog.own()].into_iter().chain(core.catalog.all()) {
+        let trees = [core.catalog.own()].into_iter().chain(core.catalog.all());
+        for entry in trees.chain(core.catalog.values_trees()) {
             let shape = core.tree(&entry).check(&mut |page| pages.push(page))?;
             let shape = shape.map_err(|unsound| StoreError::Unsound {
                 name: entry.name.clone(),
                 page: unsound.page,
                 what: unsound.what,
             })?;
-            shapes.push((entry.name.clone(), shape));
+            core.check_apart(&entry)?;
+            if entry.values_of.is_none() {
+                shapes.push((entry.name.clone(), shape));
+            }
+        }
+        for entry in core.catalog.dropping() {
+            core.tree(&entry).parts(&mut |page| pages.push(page))?;
         }
         let unsound = |page, what| StoreError::Unsound { name: String::new(), page, what };
         pages.sort_unstable();

@@ -14,6 +14,8 @@
 //!    of all backward. Each step is logged as a compensation that says where the undo goes on, so
 //!    that a crash in the middle of it costs nothing twice.
 //!
+//! 4. **What is left to free.** Long values that were removed, and the pages of dropped trees.
+//!
 //! Undo works on trees and not on pages, so the trees must be sound before it begins. They are:
 //! every structure change is one record, which redo has made wholly or not at all.
 
@@ -37,6 +39,8 @@ pub struct Recovery {
     pub redone: u64,
     /// Transactions that were rolled back.
     pub rolled_back: usize,
+    /// Dropped trees, indexes among them, whose last pages were freed.
+    pub dropped_trees: usize,
 }
 
 /// What analysis finds.
@@ -83,7 +87,10 @@ impl Core {
         self.allocator.check(&self.pool)?;
         self.load_catalog()?;
         recovery.rolled_back = self.undo(&analysis)?;
-        if recovery.pages > 0 || recovery.rolled_back > 0 {
+        let freed = self.free_marked()?;
+        recovery.dropped_trees = self.finish_drops()?;
+        let done = [recovery.rolled_back, recovery.dropped_trees, freed];
+        if recovery.pages > 0 || done.iter().any(|&count| count > 0) {
             self.pool.write_all()?;
             self.checkpoint()?;
         }

@@ -17,6 +17,13 @@
 //!
 //! Changes that the cursor's own transaction makes ahead of it are seen.
 //!
+//! # Turning and seeking
+//! A cursor that turns, or is told to go to a key, drops what it knew of the way and looks for its
+//! leaf again, as after a change by others. It looks at the leaf of its last copy first: if the
+//! fences say that the way goes on there, the tree is not searched from the root, and if the LSN
+//! is still the same the copy is not even made again. So a step between neighbours costs a latch
+//! and a binary search, and no memory is allocated.
+//!
 //! # Gaps
 //! Serializable, a key is locked with the gap below it. Upward, that leaves the gap between the
 //! last key handed out and the end of the range: the gap below the first key beyond is locked as
@@ -30,16 +37,20 @@
 //! back; the leaf has another LSN, is copied anew from behind 10, and 20 is handed out.
 //!
 //! # Limits
-//! A leaf is copied whole for one entry of it as well.
+//! * A leaf is copied whole for one entry of it as well.
+//! * Where keys are locked, a turn downward searches for the key above what is to come from the
+//!   root, because the gap below that key has to be locked.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Isolation, Lockable, Owner, Transaction, TxnError, hash_key, next_key};
+use super::{
+    Isolation, Lockable, Owner, Part, Reference, Transaction, TxnError, hash_key, next_key,
+};
 use crate::btree::{Tree, TreeEntry};
-use crate::core::TreeHandle;
+use crate::core::{TreeHandle, check_not_dropped};
 use crate::lock::multi_granularity::{IS, S, X};
-use crate::page::{self, Node, PageId};
+use crate::page::{self, Fences, Kind, Node, PageId};
 use crate::wal::Lsn;
 
 /// The direction of a cursor.
@@ -51,12 +62,43 @@ pub enum Direction {
     Down,
 }
 
-/// A place in a range of a tree. It belongs to the transaction that made it, which lets go of it
-/// between two calls of [`Cursor::next`]; [`Range`](super::Range) is the same as an iterator.
+/// A place in a range of a tree: before its first entry, at an entry, or behind its last. It
+/// belongs to the transaction that made it, which lets go of it between two calls of
+/// [`Cursor::next`]; [`Range`](super::Range) is the same as an iterator.
+///
+/// ```
+/// # use std::ops::Bound;
+/// # use tidegate_engine::{Direction, Store, StoreOptions, TxnError};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let parent = tempfile::tempdir()?;
+/// # let store = Store::open_or_create(parent.path().join("store"), &StoreOptions::default())?;
+/// let tree = store.create_tree("words")?;
+/// store.transaction(|transaction| {
+///     for word in ["ant", "bee", "cat", "dog"] {
+///         transaction.insert(&tree, word.as_bytes(), b"")?;
+///     }
+///     let all = (Bound::Unbounded, Bound::Unbounded);
+///     let mut cursor = transaction.cursor(&tree, all, Direction::Up)?;
+///     assert_eq!(cursor.seek(transaction, b"c")?, Some((&b"cat"[..], &b""[..])));
+///     assert_eq!(cursor.prev(transaction)?, Some((&b"bee"[..], &b""[..])));
+///     assert_eq!(cursor.next(transaction)?, Some((&b"cat"[..], &b""[..])));
+///     assert_eq!(cursor.current(), Some((&b"cat"[..], &b""[..])));
+///     Ok::<(), TxnError>(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Cursor {
     tree: TreeHandle,
     owner: Owner,
+    /// The range, and the direction in which it is gone through.
+    range: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+    order: Direction,
+    /// The direction of the last step. Before the first step it is the other one, and the cursor at
+    /// the end of that.
     direction: Direction,
+    /// The slot of the copy whose entry the cursor is at.
+    current: Option<usize>,
     /// Keys are locked in U, to the end.
     is_for_update: bool,
     /// What is still to come, apart from what the copy says.
@@ -68,8 +110,13 @@ pub struct Cursor {
     /// The key handed out last.
     key: Vec<u8>,
     is_done: bool,
-    /// Memory of an earlier copy.
+    /// Memory of an earlier copy, and which page that is a copy of, if it is one still.
     spare: Vec<u8>,
+    spare_version: Option<Version>,
+    /// The next value to be handed out, if it is a long one.
+    long: Vec<u8>,
+    /// A reference to a long value that was not there.
+    missed: Option<Reference>,
     /// A key that is to be locked.
     probe: Vec<u8>,
     /// It is the next to be handed out.
@@ -92,6 +139,8 @@ struct Copy {
     to: usize,
     /// Its entries need no locks, apart from the first if the leaf before was not settled.
     is_settled: bool,
+    /// The last record of the cursor's transaction when the copy was made, or seen to be good.
+    own: Lsn,
     /// All between the last entry handed out and the next of this copy is settled.
     is_way_settled: bool,
     /// [`Cursor::key`] is of an entry of it.
@@ -121,14 +170,14 @@ impl Transaction {
     ) -> Result<Cursor, TxnError> {
         self.check(tree)?;
         if self.options.isolation != Isolation::ReadUncommitted {
-            self.lock_parents(tree.entry().id, IS)?;
+            self.lock_parents(tree.entry(), IS)?;
         }
         Ok(Cursor::new(self.owner(), tree, range, direction, false))
     }
 
     /// Returns whether reads of this transaction lock each key.
     fn locks_keys(&self, tree: &TreeEntry) -> bool {
-        self.options.isolation != Isolation::ReadUncommitted && !self.covers_keys(tree.id, S)
+        self.options.isolation != Isolation::ReadUncommitted && !self.covers_keys(tree, S)
     }
 
     /// Locks a key that a cursor has come to.
@@ -170,15 +219,21 @@ impl Cursor {
         Cursor {
             tree: tree.clone(),
             owner,
-            direction,
+            range: (copied(range.0), copied(range.1)),
+            order: direction,
+            direction: opposite(direction),
+            current: None,
             is_for_update,
-            low: copied(range.0),
-            high: copied(range.1),
+            low: Bound::Unbounded,
+            high: Bound::Unbounded,
             leaf: None,
             left: Vec::new(),
             key: Vec::new(),
-            is_done: false,
+            is_done: true,
             spare: Vec::new(),
+            spare_version: None,
+            long: Vec::new(),
+            missed: None,
             probe: Vec::new(),
             is_probed: false,
         }
@@ -188,7 +243,7 @@ impl Cursor {
     fn locks_keys(&self, transaction: &Transaction) -> bool {
         let tree = self.tree.entry();
         if self.is_for_update {
-            !transaction.covers_keys(tree.id, X)
+            !transaction.covers_keys(tree, X)
         } else {
             transaction.locks_keys(tree)
         }
@@ -199,14 +254,112 @@ impl Cursor {
         &self.key
     }
 
-    /// Returns the next key and its value, or `None` at the end of the range.
+    /// Moves to the next entry in the cursor's direction and returns its key and value; `None` at
+    /// the end of the range.
     ///
     /// # Errors
     /// [`TxnError::OtherTransaction`] if `transaction` has not made the cursor; or another of
     /// [`TxnError`].
     pub fn next(&mut self, transaction: &mut Transaction) -> Result<Option<Entry<'_>>, TxnError> {
+        self.walk(transaction, self.order)
+    }
+
+    /// Moves to the entry before the one that the cursor is at and returns its key and value; to
+    /// the last of the range if the cursor has come to its end. Returns `None` before the first:
+    /// then [`Cursor::next`] goes to the first.
+    ///
+    /// # Errors
+    /// As [`Cursor::next`].
+    pub fn prev(&mut self, transaction: &mut Transaction) -> Result<Option<Entry<'_>>, TxnError> {
+        self.walk(transaction, opposite(self.order))
+    }
+
+    /// Moves to the first entry of the range, in the cursor's direction, that does not come before
+    /// `key`, and returns its key and value: upward the lowest at or above `key`, downward the
+    /// highest at or below it. Returns `None` if there is none: the cursor is at the end then.
+    ///
+    /// # Errors
+    /// As [`Cursor::next`].
+    pub fn seek(
+        &mut self,
+        transaction: &mut Transaction,
+        key: &[u8],
+    ) -> Result<Option<Entry<'_>>, TxnError> {
         transaction.check(&self.tree)?;
         transaction.check_owner(self.owner)?;
+        self.current = None;
+        self.forget_leaf();
+        self.reset(self.order);
+        let (low, high) = (&self.range.0, &self.range.1);
+        match self.order {
+            Direction::Up if !may_hold(key, high) => self.is_done = true,
+            Direction::Up if is_above(key, low) => assign(&mut self.low, Bound::Included(key)),
+            Direction::Down if !may_begin(key, low) => self.is_done = true,
+            Direction::Down if is_below(key, high) => assign(&mut self.high, Bound::Included(key)),
+            _ => {}
+        }
+        self.advance(transaction)
+    }
+
+    /// Returns the entry that the cursor is at, as it was when the cursor came to it.
+    #[must_use]
+    pub fn current(&self) -> Option<Entry<'_>> {
+        let (leaf, slot) = (self.leaf.as_ref()?, self.current?);
+        let value = Node::new(&leaf.bytes).value(slot);
+        let is_long = Reference::of(self.tree.entry(), value).is_some();
+        Some((&self.key, if is_long { &self.long } else { value }))
+    }
+
+    /// Moves one entry further in a direction.
+    fn walk(
+        &mut self,
+        transaction: &mut Transaction,
+        direction: Direction,
+    ) -> Result<Option<Entry<'_>>, TxnError> {
+        transaction.check(&self.tree)?;
+        transaction.check_owner(self.owner)?;
+        if direction != self.direction {
+            self.turn(direction);
+        }
+        self.advance(transaction)
+    }
+
+    /// Turns around at the entry that the cursor is at, or at the end of the range.
+    fn turn(&mut self, direction: Direction) {
+        let is_at_entry = self.current.is_some();
+        self.forget_leaf();
+        self.reset(direction);
+        if is_at_entry {
+            match direction {
+                Direction::Up => assign(&mut self.low, Bound::Excluded(&self.key)),
+                Direction::Down => assign(&mut self.high, Bound::Excluded(&self.key)),
+            }
+        }
+    }
+
+    /// Has all of the range still to come, in a direction.
+    fn reset(&mut self, direction: Direction) {
+        debug_assert!(self.leaf.is_none(), "what was known of the way is forgotten");
+        self.direction = direction;
+        self.is_done = false;
+        assign(&mut self.low, self.range.0.as_ref().map(Vec::as_slice));
+        assign(&mut self.high, self.range.1.as_ref().map(Vec::as_slice));
+    }
+
+    /// Moves to the next entry in the present direction.
+    fn advance(&mut self, transaction: &mut Transaction) -> Result<Option<Entry<'_>>, TxnError> {
+        self.current = None;
+        let found = self.find_next(transaction);
+        // Who locks nothing does not see the tree go, and its pages say anything then.
+        check_not_dropped(self.tree.entry())?;
+        if let Some(slot) = found? {
+            self.hand_out(slot);
+        }
+        Ok(self.current())
+    }
+
+    /// Returns the slot, in the copy, of the next entry.
+    fn find_next(&mut self, transaction: &mut Transaction) -> Result<Option<usize>, TxnError> {
         loop {
             if self.is_done {
                 return Ok(None);
@@ -224,17 +377,17 @@ impl Cursor {
                     continue;
                 }
             };
-            if self.is_sure(transaction, slot)? {
-                return Ok(self.hand_out(slot));
+            if self.is_sure(transaction, slot)? && self.load_apart(transaction, slot)? {
+                return Ok(Some(slot));
             }
             self.forget_leaf();
         }
     }
 
-    fn hand_out(&mut self, slot: usize) -> Option<(&[u8], &[u8])> {
+    fn hand_out(&mut self, slot: usize) {
         self.left.clear();
         let direction = self.direction;
-        let leaf = self.leaf.as_mut()?;
+        let Some(leaf) = self.leaf.as_mut() else { return };
         match direction {
             Direction::Up => leaf.from = slot + 1,
             Direction::Down => leaf.to = slot,
@@ -242,13 +395,22 @@ impl Cursor {
         debug_assert!(leaf.from <= leaf.to, "an entry is handed out once");
         leaf.is_handed_out = true;
         leaf.is_way_settled = leaf.is_settled;
+        self.current = Some(slot);
         let node = Node::new(&leaf.bytes);
         if std::mem::take(&mut self.is_probed) {
             std::mem::swap(&mut self.key, &mut self.probe);
         } else {
             node.copy_key(slot, &mut self.key);
         }
-        Some((&self.key, node.value(slot)))
+    }
+
+    /// Reads the value at a slot of the copy, if it is a long one. Returns whether it was there.
+    fn load_apart(&mut self, transaction: &Transaction, slot: usize) -> Result<bool, TxnError> {
+        let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
+        let entry = self.tree.entry();
+        let reference = Reference::of(entry, Node::new(&leaf.bytes).value(slot));
+        let Some(reference) = reference else { return Ok(true) };
+        transaction.read_apart(entry, &reference, Part::All, &mut self.missed, &mut self.long)
     }
 
     /// Gives the copy up. What is still to come is looked for again.
@@ -257,6 +419,7 @@ impl Cursor {
         if let Some(leaf) = self.leaf.take() {
             self.leave(&leaf);
             self.spare = leaf.bytes;
+            self.spare_version = Some(leaf.version);
         }
     }
 
@@ -264,8 +427,8 @@ impl Cursor {
     fn leave(&mut self, leaf: &Copy) {
         if leaf.is_handed_out {
             match self.direction {
-                Direction::Up => replace_bound(&mut self.low, &self.key),
-                Direction::Down => replace_bound(&mut self.high, &self.key),
+                Direction::Up => assign(&mut self.low, Bound::Excluded(&self.key)),
+                Direction::Down => assign(&mut self.high, Bound::Excluded(&self.key)),
             }
         }
     }
@@ -273,11 +436,17 @@ impl Cursor {
     /// Goes on behind the fence of the copy. Upward, to the right sibling if the leaf is what it
     /// was; else it is looked for again.
     fn go_on(&mut self, transaction: &Transaction) -> Result<(), TxnError> {
+        let has_own_changes = self.has_own_changes(transaction)?;
         let Some(leaf) = self.leaf.take() else { return Ok(()) };
         self.leave(&leaf);
+        if !has_own_changes {
+            self.left.clear();
+            self.spare = leaf.bytes;
+            return Ok(());
+        }
         let fences = Node::new(&leaf.bytes).fences();
         if self.direction == Direction::Down {
-            self.high = Bound::Excluded(fences.low.to_vec());
+            assign(&mut self.high, Bound::Excluded(fences.low));
             self.spare = leaf.bytes;
             return Ok(());
         }
@@ -302,8 +471,12 @@ impl Cursor {
     /// Sees to it that there is a copy of the leaf to go on with.
     fn begin(&mut self, transaction: &mut Transaction) -> Result<(), TxnError> {
         while self.leaf.is_none() {
-            let spare = std::mem::take(&mut self.spare);
-            let leaf = self.copy_leaf(transaction, spare)?;
+            let leaf = if let Some(leaf) = self.copy_again(transaction)? {
+                leaf
+            } else {
+                let spare = std::mem::take(&mut self.spare);
+                self.copy_leaf(transaction, spare)?
+            };
             let needs_lock = !leaf.is_settled && self.locks_keys(transaction);
             if self.direction == Direction::Up || !needs_lock {
                 self.leaf = Some(leaf);
@@ -317,6 +490,43 @@ impl Cursor {
             }
         }
         Ok(())
+    }
+
+    /// Returns a copy of the leaf of the last copy, if the rest of the range begins there; the last
+    /// copy itself if the leaf is what it was.
+    fn copy_again(&mut self, transaction: &Transaction) -> Result<Option<Copy>, TxnError> {
+        let Some(version) = self.spare_version.take() else { return Ok(None) };
+        if !self.begins_in(Node::new(&self.spare)) {
+            return Ok(None);
+        }
+        let entry = self.tree.entry();
+        let page = transaction.core.pool.read(version.id, &entry.counters)?;
+        if page::lsn(&page) == version.lsn {
+            let bytes = std::mem::take(&mut self.spare);
+            return Ok(Some(self.of_leaf(bytes, transaction)));
+        }
+        // It may have become another page since.
+        let is_node = page::kind(&page) == Kind::Node;
+        let node = Node::new(&page);
+        if !is_node || node.tree() != entry.id || !node.is_leaf() || !self.begins_in(node) {
+            return Ok(None);
+        }
+        let spare = std::mem::take(&mut self.spare);
+        Ok(Some(self.copy(&page, transaction, spare)))
+    }
+
+    /// Returns whether the rest of the range begins in a leaf, by its fences.
+    fn begins_in(&self, leaf: Node<'_>) -> bool {
+        let Fences { low, high } = leaf.fences();
+        match (self.direction, &self.low, &self.high) {
+            (Direction::Up, Bound::Included(key) | Bound::Excluded(key), _)
+            | (Direction::Down, _, Bound::Included(key)) => leaf.covers(key),
+            (Direction::Up, Bound::Unbounded, _) => low.is_empty(),
+            (Direction::Down, _, Bound::Excluded(key)) => {
+                low < &key[..] && high.is_none_or(|high| &key[..] <= high)
+            }
+            (Direction::Down, _, Bound::Unbounded) => high.is_none(),
+        }
     }
 
     /// Copies the leaf that the rest of the range begins in.
@@ -342,20 +552,27 @@ impl Cursor {
 
     /// Copies a leaf that is latched into `spare`.
     fn copy(&self, leaf: &[u8], transaction: &Transaction, spare: Vec<u8>) -> Copy {
-        let (node, lsn) = (Node::new(leaf), page::lsn(leaf));
-        debug_assert!(node.is_leaf(), "a cursor walks over leaves");
-        let core = &transaction.core;
         let mut bytes = spare;
         bytes.clear();
         bytes.extend_from_slice(leaf);
+        self.of_leaf(bytes, transaction)
+    }
+
+    /// Returns what is to come of a leaf, of which `bytes` are a copy and which is latched.
+    fn of_leaf(&self, bytes: Vec<u8>, transaction: &Transaction) -> Copy {
+        let (node, lsn) = (Node::new(&bytes), page::lsn(&bytes));
+        debug_assert!(node.is_leaf(), "a cursor walks over leaves");
+        let core = &transaction.core;
         let is_settled = transaction.options.isolation == Isolation::ReadCommitted
             && !self.is_for_update
             && core.transactions.is_settled(lsn, &core.log);
+        let (from, to) = (first_slot(node, &self.low), end_slot(node, &self.high));
         Copy {
+            version: Version { id: page::id(&bytes), lsn },
             bytes,
-            version: Version { id: page::id(leaf), lsn },
-            from: first_slot(node, &self.low),
-            to: end_slot(node, &self.high),
+            from,
+            to,
+            own: transaction.last_lsn(),
             is_settled,
             is_way_settled: is_settled,
             is_handed_out: false,
@@ -389,7 +606,7 @@ impl Cursor {
         let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
         let entry = self.tree.entry();
         if leaf.is_settled && leaf.is_way_settled || !self.locks_keys(transaction) {
-            return Ok(true);
+            return self.has_own_changes(transaction);
         }
         Node::new(&leaf.bytes).copy_key(slot, &mut self.probe);
         let key = Lockable::Key(entry.id, hash_key(&self.probe));
@@ -400,6 +617,22 @@ impl Cursor {
         }
         self.is_probed = true;
         self.are_same(transaction, leaf.version)
+    }
+
+    /// Returns whether the copy, and what was left behind, has all changes that the cursor's own
+    /// transaction has made there, where no lock is asked for. They are looked at only if it has
+    /// made any.
+    fn has_own_changes(&mut self, transaction: &Transaction) -> Result<bool, TxnError> {
+        let last = transaction.last_lsn();
+        let Some(leaf) = self.leaf.as_ref() else { return Ok(false) };
+        if leaf.own == last {
+            return Ok(true);
+        }
+        let is_same = self.are_same(transaction, leaf.version)?;
+        if is_same && let Some(leaf) = self.leaf.as_mut() {
+            leaf.own = last;
+        }
+        Ok(is_same)
     }
 
     /// Returns whether pages are still as they were: one, and those left behind.
@@ -425,7 +658,7 @@ impl Cursor {
         let is_settled = leaf.is_settled && leaf.is_way_settled;
         let entry = self.tree.entry();
         if self.direction == Direction::Down || is_settled || !self.locks_keys(transaction) {
-            return Ok(true);
+            return self.has_own_changes(transaction);
         }
         let mut version = leaf.version;
         let above = {
@@ -472,14 +705,24 @@ impl Cursor {
     }
 }
 
-fn replace_bound(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
-    match bound {
-        Bound::Excluded(old) => {
-            old.clear();
-            old.extend_from_slice(key);
-        }
-        _ => *bound = Bound::Excluded(key.to_vec()),
+fn opposite(direction: Direction) -> Direction {
+    match direction {
+        Direction::Up => Direction::Down,
+        Direction::Down => Direction::Up,
     }
+}
+
+/// Sets a bound, in the memory that it has.
+fn assign(bound: &mut Bound<Vec<u8>>, to: Bound<&[u8]>) {
+    let old = std::mem::replace(bound, Bound::Unbounded);
+    *bound = to.map(|key| match old {
+        Bound::Included(mut memory) | Bound::Excluded(mut memory) => {
+            memory.clear();
+            memory.extend_from_slice(key);
+            memory
+        }
+        Bound::Unbounded => key.to_vec(),
+    });
 }
 
 /// Returns the first slot of a node with a key that is not below the range.
@@ -524,6 +767,23 @@ fn may_hold(fence: &[u8], high: &Bound<Vec<u8>>) -> bool {
         Bound::Unbounded => true,
         Bound::Included(key) => fence <= key,
         Bound::Excluded(key) => fence < key,
+    }
+}
+
+/// Returns whether `key` or lower ones may be in a range that begins so.
+fn may_begin(key: &[u8], low: &Bound<Vec<u8>>) -> bool {
+    match low {
+        Bound::Unbounded => true,
+        Bound::Included(low) => key >= &low[..],
+        Bound::Excluded(low) => key > &low[..],
+    }
+}
+
+/// Returns whether a range that ends so has room for keys above `key`.
+fn is_below(key: &[u8], high: &Bound<Vec<u8>>) -> bool {
+    match high {
+        Bound::Unbounded => true,
+        Bound::Included(high) | Bound::Excluded(high) => key < &high[..],
     }
 }
 

@@ -16,7 +16,7 @@
 
 use std::ops::Bound;
 
-use super::{Cursor, Direction, Isolation, Lockable, Transaction, TxnError};
+use super::{Cursor, Direction, Isolation, Lockable, Part, Transaction, TxnError};
 use crate::core::TreeHandle;
 use crate::lock::multi_granularity::{IX, U};
 
@@ -32,8 +32,7 @@ impl Transaction {
         key: &[u8],
     ) -> Result<Option<Vec<u8>>, TxnError> {
         self.check_to_change(tree)?;
-        self.lock_parents(tree.entry().id, IX)?;
-        self.get_locked(tree, key, U, <[u8]>::to_vec)
+        self.read_value(tree, key, Part::All, true, |value, _| value.to_vec())
     }
 
     /// Returns a cursor over the keys of a range that are to be changed or removed. Each key is
@@ -48,7 +47,7 @@ impl Transaction {
         direction: Direction,
     ) -> Result<Cursor, TxnError> {
         self.check_to_change(tree)?;
-        self.lock_parents(tree.entry().id, IX)?;
+        self.lock_parents(tree.entry(), IX)?;
         Ok(Cursor::new(self.owner(), tree, range, direction, true))
     }
 

@@ -37,8 +37,8 @@ use std::sync::Arc;
 use super::{Cursor, Direction, Lockable, Transaction, TxnError, TxnOptions};
 use crate::btree::TreeEntry;
 use crate::core::{
-    COMPLETE, Core, Index, IndexHandle, KeyExtractor, TreeHandle, above_entries, decode_entry,
-    encode_secondary,
+    COMPLETE, Core, Index, IndexHandle, KeyExtractor, TreeHandle, TreeOptions, above_entries,
+    decode_entry, encode_secondary,
 };
 use crate::lock::multi_granularity::X;
 use crate::page::TreeId;
@@ -59,7 +59,8 @@ pub(crate) fn create_index(
     let id = tree.entry().id;
     // A transaction that changes a row meanwhile waits until the function is known.
     let mut known = core.indexes.of.write();
-    let handle = core.create_tree(name, Some(id))?;
+    let options = TreeOptions::default().key_locking(tree.key_locking());
+    let handle = core.create_tree(name, Some(id), options)?;
     if handle.entry().indexed != Some(id) {
         return Err(TxnError::NameTaken { name: name.to_owned() });
     }
@@ -116,9 +117,9 @@ impl Transaction {
         value: Option<&[u8]>,
         may: impl Fn(bool) -> bool,
     ) -> Result<bool, TxnError> {
+        self.lock_to_write(tree, key)?;
         let indexes = self.indexes_of(tree)?;
-        self.lock_to_write(tree.id, key)?;
-        let old = self.peek(tree, key, <[u8]>::to_vec)?;
+        let old = self.peek_all(tree, key)?;
         if !may(old.is_some()) {
             return Ok(false);
         }

@@ -3,9 +3,10 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Direction, Transaction, TxnError, TxnOptions};
-use crate::core::{Core, StoreError, TreeHandle};
-use crate::lock::multi_granularity::X;
+use super::{Direction, Parents, Transaction, TxnError, TxnOptions};
+use crate::btree::TreeEntry;
+use crate::core::{Core, Durability, StoreError, TreeHandle, is_stored_apart};
+use crate::lock::multi_granularity::{IX, X};
 
 /// Entries that are checked and loaded together: more than go into a leaf.
 const BATCH: usize = 1024;
@@ -44,11 +45,35 @@ pub(crate) fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
             batch.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
         let mut rest = batch.as_slice();
         while !rest.is_empty() {
-            let count = tree.tree().load_leaf(rest, fill_percent)?;
+            let is_apart = |&(key, value): &(&[u8], &[u8])| {
+                is_stored_apart(key.len(), value, core.pool.page_size())
+            };
+            let short = rest.iter().position(is_apart).unwrap_or(rest.len());
+            let count = if short > 0 {
+                tree.tree().load_leaf(&rest[..short], fill_percent)?
+            } else {
+                load_apart(core, tree.entry(), rest[0])?;
+                1
+            };
             rest = &rest[count..];
         }
         loaded += batch.len() as u64;
     }
     core.log.force(core.log.end()).map_err(StoreError::from)?;
     Ok(loaded)
+}
+
+/// Appends an entry with a long value to a tree that the load has locked, by a transaction of its
+/// own: a crash leaves all of it or nothing.
+fn load_apart(
+    core: &Arc<Core>,
+    entry: &TreeEntry,
+    (key, value): (&[u8], &[u8]),
+) -> Result<(), TxnError> {
+    let options = TxnOptions::default().durability(Durability::Lazy);
+    let mut transaction = Transaction::begin(core, options);
+    let covers = [true; 2];
+    transaction.parents = Some(Parents { tree: entry.id, intention: IX, covers });
+    transaction.put_entry(entry, key, value, |_| true)?;
+    transaction.commit()
 }

@@ -28,9 +28,11 @@
 //! itself, such as the insert of a key that exists, changes nothing.
 
 mod cursor;
+mod dropping;
 mod for_update;
 mod index;
 mod load;
+mod long_values;
 mod put;
 mod range;
 
@@ -38,10 +40,11 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::btree::{Tree, TreeEntry};
+use crate::btree::{KeyLocking, Tree, TreeEntry};
 use crate::buffer::{BufferError, prefetch};
 use crate::core::{
-    Core, Durability, Lockable, RangeModes, StoreError, TreeHandle, TxnState, hash_key,
+    Core, Durability, Lockable, RangeModes, Reference, StoreError, TreeHandle, TxnState, VALUE_MAX,
+    check_not_dropped, hash_key,
 };
 use crate::lock::multi_granularity::{IS, IX, S, X};
 use crate::lock::{LockError, Locker, LockerWatch, Mode, Priority, Wait};
@@ -50,9 +53,11 @@ use crate::record::{Cause, TxnId, Undo};
 use crate::wal::Lsn;
 
 pub use cursor::{Cursor, Direction, Entry};
+pub(crate) use dropping::drop_tree;
 pub(crate) use index::create_index;
 pub use index::{IndexCursor, IndexEntry};
 pub(crate) use load::bulk_load;
+use long_values::{Discarded, Part};
 use put::AtEnd;
 pub use range::{KeyValue, Range};
 
@@ -118,10 +123,10 @@ pub enum TxnError {
     /// The key exists already.
     #[error("the key is there already")]
     KeyExists,
-    /// The key or the entry is too long.
-    #[error("{what} has {len} bytes, and {max} is the most in pages of this size")]
+    /// The key or the value is too long.
+    #[error("{what} has {len} bytes, and {max} is the most")]
     TooLong {
-        /// Which of the two: `the key` or `the entry`.
+        /// Which of the two: `the key` or `the value`.
         what: &'static str,
         /// Its length in bytes.
         len: usize,
@@ -205,6 +210,10 @@ pub struct Transaction {
     end: Option<AtEnd>,
     /// Where a sequence of inserts goes on, perhaps.
     finger: Option<(TreeId, PageId)>,
+    /// How many long values it has set.
+    long_values: u32,
+    /// Long values that are to be freed when it is committed.
+    discarded: Vec<Discarded>,
 }
 
 /// What a transaction holds of a tree and of the store, so that it need not look for each key.
@@ -229,6 +238,8 @@ impl Transaction {
             parents: None,
             end: None,
             finger: None,
+            long_values: 0,
+            discarded: Vec::new(),
         }
     }
 
@@ -263,11 +274,13 @@ impl Transaction {
     /// # Errors
     /// See [`TxnError`].
     pub fn contains_key(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<bool, TxnError> {
-        Ok(self.get_with(tree, key, |_| ())?.is_some())
+        self.check(tree)?;
+        self.read_value(tree, key, Part::Len, false, |_, _| ()).map(|found| found.is_some())
     }
 
-    /// Returns what `read` makes of the value of a key, without a copy of it. `read` is called
-    /// while the value's page is latched, so it should be short, and must not use the store.
+    /// Returns what `read` makes of the value of a key, without a copy of it unless it is long.
+    /// `read` is called while the value's page is latched, so it should be short, and must not use
+    /// the store.
     ///
     /// # Errors
     /// See [`TxnError`].
@@ -278,6 +291,16 @@ impl Transaction {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, TxnError> {
         self.check(tree)?;
+        self.read_value(tree, key, Part::All, false, |value, _| read(value))
+    }
+
+    /// Reads the value of a key as the isolation asks.
+    fn get_at_level<R>(
+        &mut self,
+        tree: &TreeHandle,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, TxnError> {
         let entry = tree.entry();
         match self.options.isolation {
             Isolation::ReadUncommitted => return self.peek(entry, key, read),
@@ -288,9 +311,9 @@ impl Transaction {
                 }
                 drop(leaf);
                 let resource = Lockable::Key(entry.id, hash_key(key));
-                self.lock_parents(entry.id, IS)?;
+                self.lock_parents(entry, IS)?;
                 let was_held = self.locker.held(&resource).is_some();
-                if !self.covers_keys(entry.id, S) {
+                if !self.covers_keys(entry, S) {
                     self.lock_key(&resource, S)?;
                 }
                 let value = self.peek(entry, key, read);
@@ -301,8 +324,8 @@ impl Transaction {
             }
             Isolation::RepeatableRead | Isolation::Serializable => {}
         }
-        self.lock_parents(entry.id, IS)?;
-        if self.covers_keys(entry.id, S) {
+        self.lock_parents(entry, IS)?;
+        if self.covers_keys(entry, S) {
             return self.peek(entry, key, read);
         }
         self.get_locked(tree, key, S, read)
@@ -398,6 +421,8 @@ impl Transaction {
     ) -> Result<bool, TxnError> {
         self.check_to_change(tree)?;
         self.check_lengths(key, value)?;
+        // From here on no index of the tree is made or dropped.
+        self.lock_parents(tree.entry(), IX)?;
         if tree.entry().indexes() > 0 {
             return self.change_row(tree.entry(), key, Some(value), may);
         }
@@ -410,6 +435,7 @@ impl Transaction {
     /// See [`TxnError`].
     pub fn remove(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<bool, TxnError> {
         self.check_to_change(tree)?;
+        self.lock_parents(tree.entry(), IX)?;
         if tree.entry().indexes() > 0 {
             return self.change_row(tree.entry(), key, None, |exists| exists);
         }
@@ -418,7 +444,7 @@ impl Transaction {
 
     /// Removes a key of a tree, and leaves its indexes alone.
     fn remove_entry(&mut self, entry: &TreeEntry, key: &[u8]) -> Result<bool, TxnError> {
-        self.lock_to_write(entry.id, key)?;
+        self.lock_to_write(entry, key)?;
         let core = Arc::clone(&self.core);
         let tree = core.tree(entry);
         loop {
@@ -432,6 +458,8 @@ impl Transaction {
                 continue;
             }
             let old = Node::new(&leaf).value(slot).to_vec();
+            let savepoint = self.savepoint();
+            self.note_unlocked(entry, key);
             let undo = Undo::Insert { tree: entry.id, key, value: &old };
             self.log(undo, |cause| tree.remove(&mut leaf, slot, cause))?;
             let is_underfull = tree.is_underfull(Node::new(&leaf));
@@ -439,6 +467,7 @@ impl Transaction {
             if is_underfull {
                 tree.merge_underfull(key)?;
             }
+            self.discard(entry, Reference::of(entry, &old), savepoint)?;
             return Ok(true);
         }
     }
@@ -452,7 +481,7 @@ impl Transaction {
         slot: usize,
         key: &[u8],
     ) -> Result<Option<(Lockable, Mode)>, TxnError> {
-        if self.covers_keys(tree.entry.id, X) {
+        if self.covers_keys(tree.entry, X) {
             return Ok(None);
         }
         let next = next_key(tree, leaf, slot + 1)?;
@@ -475,7 +504,8 @@ impl Transaction {
     pub fn lock_tree(&mut self, tree: &TreeHandle, mode: Mode) -> Result<(), TxnError> {
         self.check(tree)?;
         self.lock(&Lockable::Store, if [IS, S].contains(&mode) { IS } else { IX })?;
-        self.lock(&Lockable::Tree(tree.entry().id), mode)
+        self.lock(&Lockable::Tree(tree.entry().id), mode)?;
+        Ok(check_not_dropped(tree.entry())?)
     }
 
     /// Locks a resource until the end of the transaction.
@@ -505,6 +535,60 @@ impl Transaction {
         self.try_key(resource, mode)
     }
 
+    /// Locks a resource until the end of the transaction, and waits as long as `wait` says.
+    ///
+    /// # Errors
+    /// [`TxnError::Conflict`], also when the wait was too long: then the transaction has to be
+    /// rolled back. Who would go on without the lock asks by [`Transaction::try_lock`].
+    ///
+    /// # Panics
+    /// As [`Transaction::lock`].
+    pub fn lock_with(
+        &mut self,
+        resource: &Lockable,
+        mode: Mode,
+        wait: Wait,
+    ) -> Result<(), TxnError> {
+        self.check_conflict()?;
+        self.parents = None;
+        self.lock_waiting(resource, mode, wait)
+    }
+
+    /// Waits until a resource could be locked, as long as `wait` says, and leaves what is held of
+    /// it as it was.
+    ///
+    /// # Errors
+    /// As [`Transaction::lock_with`].
+    ///
+    /// # Panics
+    /// As [`Transaction::lock`].
+    pub fn lock_instant(
+        &mut self,
+        resource: &Lockable,
+        mode: Mode,
+        wait: Wait,
+    ) -> Result<(), TxnError> {
+        self.check_conflict()?;
+        self.leave_end();
+        let locked = self.locker.lock_instant(resource, mode, wait);
+        self.note(locked)
+    }
+
+    /// Releases a lock on a resource of the client's before the end of the transaction: a short
+    /// lock. Returns whether there was one. Locks on keys, trees and the store stay, because the
+    /// engine relies on them: for these it returns false.
+    pub fn unlock(&mut self, resource: &Lockable) -> bool {
+        matches!(resource, Lockable::Client(..)) && self.locker.unlock(resource)
+    }
+
+    /// Releases what was locked of a resource of the client's since `before` was held of it, which
+    /// [`Transaction::held`] has returned then. Other resources are left as they are.
+    pub fn restore(&mut self, resource: &Lockable, before: Option<Mode>) {
+        if matches!(resource, Lockable::Client(..)) {
+            self.locker.restore(resource, before);
+        }
+    }
+
     /// Returns the mode in which the transaction holds a resource.
     #[must_use]
     pub fn held(&self, resource: &Lockable) -> Option<Mode> {
@@ -513,9 +597,18 @@ impl Transaction {
 
     /// Locks a key, or a gap.
     fn lock_key(&mut self, resource: &Lockable, mode: Mode) -> Result<(), TxnError> {
+        self.lock_waiting(resource, mode, Wait::AsSet)
+    }
+
+    fn lock_waiting(
+        &mut self,
+        resource: &Lockable,
+        mode: Mode,
+        wait: Wait,
+    ) -> Result<(), TxnError> {
         self.leave_end();
         let before = self.locker.count();
-        let locked = self.locker.lock(resource, mode, Wait::AsSet);
+        let locked = self.locker.lock(resource, mode, wait);
         self.forget_parents_if_fewer(before);
         self.note(locked)
     }
@@ -547,6 +640,16 @@ impl Transaction {
         self.note(locked)
     }
 
+    /// Releases all locks but those on trees and the store, after the commit.
+    fn release_keys(&mut self) {
+        debug_assert!(self.state.is_none(), "the transaction is done");
+        let is_kept = |resource: &Lockable| matches!(resource, Lockable::Store | Lockable::Tree(_));
+        let locks = self.locker.locks().map(|(resource, _)| *resource);
+        for resource in locks.filter(|resource| !is_kept(resource)).collect::<Vec<_>>() {
+            self.locker.unlock(&resource);
+        }
+    }
+
     /// Remembers a conflict. A lock that was got when the store had failed may be one that a
     /// transaction released whose changes are still there: it is worth nothing.
     fn note<T>(&mut self, result: Result<T, LockError>) -> Result<T, TxnError> {
@@ -563,16 +666,18 @@ impl Transaction {
         Ok(self.core.log.check().map_err(StoreError::from)?)
     }
 
-    fn lock_to_write(&mut self, tree: TreeId, key: &[u8]) -> Result<(), TxnError> {
+    fn lock_to_write(&mut self, tree: &TreeEntry, key: &[u8]) -> Result<(), TxnError> {
         self.lock_parents(tree, IX)?;
         if self.covers_keys(tree, X) {
             return Ok(());
         }
-        self.lock_key(&Lockable::Key(tree, hash_key(key)), X)
+        self.lock_key(&Lockable::Key(tree.id, hash_key(key)), X)
     }
 
-    fn lock_parents(&mut self, tree: TreeId, mode: Mode) -> Result<(), TxnError> {
+    /// Locks the store and a tree in an intention. As long as that is held, the tree is not dropped.
+    fn lock_parents(&mut self, entry: &TreeEntry, mode: Mode) -> Result<(), TxnError> {
         debug_assert!([IS, IX].contains(&mode), "parents are locked in an intention");
+        let tree = entry.id;
         let is_there = |parents: &Parents| {
             parents.tree == tree && (parents.intention == mode || parents.intention == IX)
         };
@@ -581,13 +686,19 @@ impl Transaction {
         }
         self.lock(&Lockable::Store, mode)?;
         self.lock(&Lockable::Tree(tree), mode)?;
-        let covers = [S, X].map(|mode| self.covers_keys(tree, mode));
+        check_not_dropped(entry)?;
+        let covers = [S, X].map(|mode| self.covers_keys(entry, mode));
         self.parents = Some(Parents { tree, intention: mode, covers });
         Ok(())
     }
 
-    /// Returns whether a lock on the tree or the store makes locks on keys in S or X needless.
-    fn covers_keys(&self, tree: TreeId, mode: Mode) -> bool {
+    /// Returns whether locks on keys in S or X are needless: by a lock on the tree or the store, or
+    /// because the client locks what they stand for.
+    fn covers_keys(&self, entry: &TreeEntry, mode: Mode) -> bool {
+        if entry.key_locking == KeyLocking::ClientOnly {
+            return true;
+        }
+        let tree = entry.id;
         if let Some(parents) = self.parents.as_ref().filter(|parents| parents.tree == tree) {
             return parents.covers[usize::from(mode == X)];
         }
@@ -603,6 +714,7 @@ impl Transaction {
         if !tree.is_of(&self.core) {
             return Err(TxnError::OtherStore);
         }
+        check_not_dropped(tree.entry())?;
         self.check_running()?;
         self.check_conflict()
     }
@@ -613,6 +725,13 @@ impl Transaction {
         }
         self.core.log.check_writable().map_err(StoreError::from)?;
         self.check(tree)
+    }
+
+    /// Notes a change of a key that the engine does not lock, for an assertion.
+    fn note_unlocked(&self, entry: &TreeEntry, key: &[u8]) {
+        if entry.key_locking == KeyLocking::ClientOnly {
+            self.core.unlocked_writes.note(entry.id, key, self.id);
+        }
     }
 
     fn check_conflict(&self) -> Result<(), TxnError> {
@@ -630,9 +749,8 @@ impl Transaction {
         if key.len() > size.key_max() {
             return too_long("the key", key.len(), size.key_max());
         }
-        let len = key.len() + value.len();
-        if len > size.entry_max() {
-            return too_long("the entry", len, size.entry_max());
+        if value.len() > VALUE_MAX {
+            return too_long("the value", value.len(), VALUE_MAX);
         }
         Ok(())
     }
@@ -651,6 +769,11 @@ impl Transaction {
         Ok(())
     }
 
+    /// Returns the place of the last log record of the transaction; zero for none.
+    fn last_lsn(&self) -> Lsn {
+        self.state.as_ref().map_or(Lsn::ZERO, |state| state.last())
+    }
+
     fn owner(&self) -> Owner {
         Owner { transaction: self.id, store: Arc::as_ptr(&self.core).addr() }
     }
@@ -662,8 +785,7 @@ impl Transaction {
     /// Returns the present place, to roll back to.
     #[must_use]
     pub fn savepoint(&self) -> Savepoint {
-        let lsn = self.state.as_ref().map_or(Lsn::ZERO, |state| state.last());
-        Savepoint { owner: self.owner(), lsn }
+        Savepoint { owner: self.owner(), lsn: self.last_lsn() }
     }
 
     /// Rolls back to a savepoint. Locks are kept.
@@ -685,6 +807,7 @@ impl Transaction {
             let undone = self.core.undo_record(&state, lsn);
             lsn = undone.inspect_err(|error| self.core.log.stop(&error.to_string()))?;
         }
+        self.keep_discarded(savepoint.lsn);
         Ok(())
     }
 
@@ -721,7 +844,12 @@ impl Transaction {
     pub fn commit(mut self) -> Result<(), TxnError> {
         self.check_conflict()?;
         match self.state.take() {
-            Some(state) => Ok(self.core.commit(&state, self.options.durability)?),
+            Some(state) => {
+                self.core.commit(&state, self.options.durability)?;
+                self.core.unlocked_writes.forget(self.id);
+                self.free_discarded();
+                Ok(())
+            }
             None => self.check_running(),
         }
     }
@@ -748,6 +876,7 @@ impl Drop for Transaction {
         if let Err(error) = self.undo_all() {
             tracing::error!("transaction {} is not rolled back: {error}", self.id.0);
         }
+        self.core.unlocked_writes.forget(self.id);
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use super::{Lockable, RangeModes, Transaction, TxnError, hash_key, next_key};
+use super::{Lockable, RangeModes, Reference, Transaction, TxnError, hash_key, next_key};
 use crate::btree::{NewEntry, Tree, TreeEntry};
 use crate::buffer::Exclusive;
 use crate::lock::Mode;
@@ -40,15 +40,16 @@ enum Entered {
 }
 
 impl Transaction {
-    /// Sets the value of a key of a tree, and leaves its indexes alone.
-    pub(super) fn put_entry(
+    /// Sets what is stored of the value of a key of a tree. Returns whether that was done, and the
+    /// reference to a long value that it has replaced.
+    pub(super) fn put_stored(
         &mut self,
         entry: &TreeEntry,
         key: &[u8],
         value: &[u8],
         may: impl Fn(bool) -> bool,
-    ) -> Result<bool, TxnError> {
-        self.lock_parents(entry.id, IX)?;
+    ) -> Result<(bool, Option<Reference>), TxnError> {
+        self.lock_parents(entry, IX)?;
         let core = Arc::clone(&self.core);
         let tree = core.tree(entry);
         let own = Lockable::Key(entry.id, hash_key(key));
@@ -65,7 +66,7 @@ impl Transaction {
             }
             let entered = match place {
                 Err(slot) if is_wanted => self.enter_gap(tree, &leaf, slot, own)?,
-                _ => self.enter_key(entry.id, own)?,
+                _ => self.enter_key(entry, own)?,
             };
             if let Entered::Busy(resource, mode) = entered {
                 drop(leaf);
@@ -75,20 +76,21 @@ impl Transaction {
                 self.lock_key(&resource, mode)?;
                 continue;
             }
+            let mut replaced = None;
             if is_wanted {
-                self.make_entry(tree, &mut leaf, (key, value), place)?;
+                replaced = self.make_entry(tree, &mut leaf, (key, value), place)?;
             }
             drop(leaf);
             if let Entered::Through(next, before) = entered {
                 self.locker.restore(&next, before);
             }
-            return Ok(is_wanted);
+            return Ok((is_wanted, replaced));
         }
     }
 
     /// Latches the leaf for a key exclusively. Looks first where the last insert of a sequence
     /// went.
-    fn leaf_to_change<'s>(
+    pub(super) fn leaf_to_change<'s>(
         &mut self,
         tree: Tree<'s>,
         key: &[u8],
@@ -101,34 +103,37 @@ impl Transaction {
         Ok(tree.leaf_to_change(key)?)
     }
 
-    /// Logs and makes a change of a leaf that has room for it, when all is locked.
-    fn make_entry<'s>(
+    /// Logs and makes a change of a leaf that has room for it, when all is locked. Returns the
+    /// reference to a long value that it has replaced.
+    pub(super) fn make_entry<'s>(
         &mut self,
         tree: Tree<'s>,
         leaf: &mut Exclusive<'s>,
         (key, value): (&[u8], &[u8]),
         place: Result<usize, usize>,
-    ) -> Result<(), TxnError> {
+    ) -> Result<Option<Reference>, TxnError> {
         let id = tree.entry.id;
         debug_assert_eq!(place, Node::new(leaf).search(key), "the leaf was latched all the time");
+        self.note_unlocked(tree.entry, key);
         match place {
             Ok(slot) => {
                 let old = Node::new(leaf).value(slot).to_vec();
                 let undo = Undo::Replace { tree: id, key, value: &old };
-                self.log(undo, |cause| tree.replace(leaf, slot, value, cause))
+                self.log(undo, |cause| tree.replace(leaf, slot, value, cause))?;
+                Ok(Reference::of(tree.entry, &old))
             }
             Err(slot) => {
                 let undo = Undo::Remove { tree: id, key };
                 self.log(undo, |cause| tree.insert(leaf, slot, key, value, cause))?;
                 let is_sequence = Node::new(leaf).run() > 0;
                 self.finger = is_sequence.then(|| (id, leaf.id()));
-                Ok(())
+                Ok(None)
             }
         }
     }
 
     /// Locks a key that is not put in: it is there, or stays away.
-    fn enter_key(&mut self, tree: TreeId, own: Lockable) -> Result<Entered, TxnError> {
+    fn enter_key(&mut self, tree: &TreeEntry, own: Lockable) -> Result<Entered, TxnError> {
         let is_free = self.covers_keys(tree, X) || self.try_key(&own, X)?;
         Ok(if is_free { Entered::Free } else { Entered::Busy(own, X) })
     }
@@ -143,7 +148,7 @@ impl Transaction {
         slot: usize,
         own: Lockable,
     ) -> Result<Entered, TxnError> {
-        if self.covers_keys(tree.entry.id, X) {
+        if self.covers_keys(tree.entry, X) {
             return Ok(Entered::Free);
         }
         let next = next_key(tree, leaf, slot)?;

@@ -93,6 +93,24 @@ impl Transaction {
         self.entries(tree)?.next_back().transpose()
     }
 
+    /// Returns the entry with the lowest key that is not below `key`.
+    ///
+    /// # Errors
+    /// See [`TxnError`].
+    pub fn ceiling(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<Option<KeyValue>, TxnError> {
+        let bounds = (Bound::Included(key), Bound::Unbounded);
+        self.range_between(tree, bounds)?.next().transpose()
+    }
+
+    /// Returns the entry with the highest key that is not above `key`.
+    ///
+    /// # Errors
+    /// See [`TxnError`].
+    pub fn floor(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<Option<KeyValue>, TxnError> {
+        let bounds = (Bound::Unbounded, Bound::Included(key));
+        self.range_between(tree, bounds)?.next_back().transpose()
+    }
+
     fn range_between(
         &mut self,
         tree: &TreeHandle,

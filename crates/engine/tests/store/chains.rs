@@ -137,21 +137,38 @@ impl Chain {
     fn work(&mut self, store: &Store, transactions: u64) {
         let Some(found) = self.read(store) else { return };
         self.expected.resolve(&found, &self.story);
-        let Ok(tree) = store.create_tree("tree") else { return };
+        let Ok(mut tree) = store.create_tree("tree") else { return };
         for _ in 0..transactions {
             if !self.transact(store, &tree) {
                 assert_stopped(store, &tree, &self.story);
                 return;
             }
-            let done = match self.random.below(12) {
-                0 => store.checkpoint(),
-                1 => store.flush(),
+            let done = match self.random.below(24) {
+                0 | 1 => store.checkpoint(),
+                2 | 3 => store.flush(),
+                4 => match self.drop_tree(store) {
+                    Some(made) => {
+                        tree = made;
+                        Ok(())
+                    }
+                    None => return,
+                },
                 _ => Ok(()),
             };
             if done.is_err() {
                 return;
             }
         }
+    }
+
+    /// Drops the tree and makes it again; `None` when the store has failed.
+    fn drop_tree(&mut self, store: &Store) -> Option<TreeHandle> {
+        if store.drop_tree("tree").is_err() {
+            self.expected.doubt = Some(Model::new());
+            return None;
+        }
+        self.expected.sure = Model::new();
+        store.create_tree("tree").ok()
     }
 
     fn read(&self, store: &Store) -> Option<Model> {
@@ -178,7 +195,9 @@ impl Chain {
                 changed.remove(&key);
                 transaction.remove(tree, &key).map(drop)
             } else {
-                let value = self.random.bytes_up_to(300);
+                // One in sixteen is too long for a leaf.
+                let longest = if self.random.below(16) == 0 { 5_000 } else { 300 };
+                let value = self.random.bytes_up_to(longest);
                 changed.insert(key.clone(), value.clone());
                 transaction.put(tree, &key, &value)
             };

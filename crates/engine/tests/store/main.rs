@@ -4,6 +4,9 @@
 
 mod bulk;
 mod chains;
+mod client_locks;
+mod cursors;
+mod dropping;
 mod failures;
 mod for_update;
 #[path = "../common/hooked.rs"]
@@ -11,6 +14,7 @@ mod hooked;
 mod indexes;
 mod isolation;
 mod library;
+mod long_values;
 mod model;
 #[path = "../../fuzz/src/random.rs"]
 mod random;
