@@ -66,6 +66,8 @@ struct ServerStatements {
     unnamed_is_current: bool,
     /// Messages on the way that make it so.
     unnamed_pending: u32,
+    /// The batch of the last of them.
+    unnamed_batch: u64,
 }
 
 impl ServerSession {
@@ -129,6 +131,24 @@ impl ServerSession {
     pub(crate) fn own_query_sent(&mut self) {
         self.replies.sent(ExpectedReply::OwnQuery);
         self.statements.unnamed_is_current = false;
+    }
+
+    /// The message that is sent next makes the unnamed statement the client's, or removes it.
+    fn change_unnamed(&mut self) {
+        self.statements.unnamed_is_current = true;
+        self.statements.unnamed_pending += 1;
+        self.statements.unnamed_batch = self.replies.batch();
+    }
+
+    /// Returns whether an earlier batch than the next message's has changed the unnamed statement,
+    /// or has not, if it failed: then the one that is there may be another client's.
+    fn is_unnamed_unsettled(&self) -> bool {
+        self.statements.unnamed_pending > 0 && self.statements.unnamed_batch < self.replies.batch()
+    }
+
+    /// Returns whether an earlier batch may remove statements by their names.
+    fn may_deallocate(&self) -> bool {
+        self.watch.releases() && self.replies.owes_batch_end() && !self.replies.is_copy_in()
     }
 
     /// All session state has been discarded.
@@ -200,7 +220,7 @@ pub(crate) fn to_server(
             _ => translation.close(message),
         };
     }
-    if message.tag() == tag::QUERY {
+    if message.tag() == tag::QUERY && !server.replies.is_skipping() {
         client.statements.forget_unnamed();
     }
     if let Naming::Shared { policy, .. } = naming {
@@ -316,8 +336,8 @@ pub(crate) fn prepare_without_server(
 }
 
 /// Returns whether a message has to wait for answers of the server, because it names a statement
-/// that an earlier batch has changed, or has not, if it failed. `payload` is as much as has
-/// arrived.
+/// that an earlier batch has changed or removed, or has not, if it failed. `payload` is as much as
+/// has arrived.
 pub(crate) fn has_to_wait(
     tag: u8,
     payload: &[u8],
@@ -333,7 +353,14 @@ pub(crate) fn has_to_wait(
         },
         _ => None,
     };
-    name.is_some_and(|name| client.statements.is_unsettled(name, server.replies.batch()))
+    match name {
+        None => false,
+        // A new one replaces any.
+        Some(b"") => tag != tag::PARSE && tag != tag::CLOSE && server.is_unnamed_unsettled(),
+        Some(name) => {
+            client.statements.is_unsettled(name, server.replies.batch()) || server.may_deallocate()
+        }
+    }
 }
 
 /// Returns what the server will answer to a message that is passed on as it is.
@@ -461,22 +488,18 @@ impl Translation<'_, '_> {
         let text = statements::query_of(definition);
         if is_whole && deallocate(text, self.statements, self.server, self.out) {
             let definition = frontend::definition(DEALLOCATE_STAND_IN);
-            self.statements.remember_unnamed(&definition);
+            self.statements.change_unnamed(Some(&definition));
             frontend::encode_parse(self.out.spill(), b"", &definition);
-            self.server.statements.unnamed_is_current = true;
-            self.server.statements.unnamed_pending += 1;
+            self.server.change_unnamed();
             self.server.replies.sent(ExpectedReply::Parse(None));
             return;
         }
-        match frontend::parse(message.payload()) {
-            Ok(parse) => self.statements.remember_unnamed(parse.definition),
-            Err(_) => self.statements.forget_unnamed(),
-        }
+        let parsed = frontend::parse(message.payload());
+        self.statements.change_unnamed(parsed.ok().map(|parse| parse.definition));
         if !is_whole {
             self.server.watch.expect_rest();
         }
-        self.server.statements.unnamed_is_current = true;
-        self.server.statements.unnamed_pending += 1;
+        self.server.change_unnamed();
         self.server.replies.sent(ExpectedReply::Parse(None));
         self.out.pass(message.range());
     }
@@ -565,9 +588,9 @@ impl Translation<'_, '_> {
                 self.server.replies.sent(ExpectedReply::ProxyClose);
             }
             Target::Statement => {
-                self.statements.forget_unnamed();
-                self.server.statements.unnamed_is_current = true;
-                self.server.replies.sent(ExpectedReply::Close);
+                self.statements.change_unnamed(None);
+                self.server.change_unnamed();
+                self.server.replies.sent(ExpectedReply::CloseUnnamed);
                 self.out.pass(message.range());
             }
             Target::Portal => {
@@ -612,10 +635,10 @@ impl Translation<'_, '_> {
 
     /// The connection's unnamed statement may be another client's: it must not run for this one.
     fn ensure_unnamed(&mut self) {
-        if std::mem::replace(&mut self.server.statements.unnamed_is_current, true) {
+        if self.server.statements.unnamed_is_current {
             return;
         }
-        self.server.statements.unnamed_pending += 1;
+        self.server.change_unnamed();
         if let Some(definition) = self.statements.unnamed() {
             let look = look::look(statements::query_of(definition), &mut Vec::new());
             self.server.watch.set_unnamed(look);
@@ -703,34 +726,36 @@ fn record_fate(
     statements: &mut ClientStatements,
     server: &mut ServerStatements,
 ) {
-    match (owed, fate) {
-        (ExpectedReply::Parse(Some(_)), MessageOutcome::Done) => statements.confirm(true),
-        (ExpectedReply::Parse(Some(id)), MessageOutcome::NotDone) => {
+    let is_done = fate == MessageOutcome::Done;
+    match (owed, is_done) {
+        (ExpectedReply::Parse(Some(_)), true) => statements.confirm(true),
+        (ExpectedReply::Parse(Some(id)), false) => {
             server.prepared.remove(id);
             statements.take_back();
         }
-        (ExpectedReply::ProxyParse(_) | ExpectedReply::ProxyClose, MessageOutcome::Done) => {
+        (ExpectedReply::ProxyParse(_) | ExpectedReply::ProxyClose, true) => {
             statements.confirm(false);
         }
-        (ExpectedReply::ProxyParse(_) | ExpectedReply::ProxyClose, MessageOutcome::NotDone) => {
+        (ExpectedReply::ProxyParse(_) | ExpectedReply::ProxyClose, false) => {
             statements.take_back();
         }
-        (ExpectedReply::OwnParse(Some(id)), MessageOutcome::NotDone) => server.prepared.remove(id),
-        (ExpectedReply::OwnClose(Some(id)), MessageOutcome::NotDone) => server.prepared.insert(id),
+        (ExpectedReply::OwnParse(Some(id)), false) => server.prepared.remove(id),
+        (ExpectedReply::OwnClose(Some(id)), false) => server.prepared.insert(id),
         (
             ExpectedReply::Parse(None)
+            | ExpectedReply::CloseUnnamed
             | ExpectedReply::OwnParse(None)
             | ExpectedReply::OwnClose(None),
             _,
         ) => {
+            if matches!(owed, ExpectedReply::Parse(None) | ExpectedReply::CloseUnnamed) {
+                statements.settle_unnamed(fate);
+            }
             // In session mode, where nothing is renamed, none is counted.
             server.unnamed_pending = server.unnamed_pending.saturating_sub(1);
             // Whose statement is there now is not known, unless another message follows.
-            if fate == MessageOutcome::NotDone && server.unnamed_pending == 0 {
+            if !is_done && server.unnamed_pending == 0 {
                 server.unnamed_is_current = false;
-                if owed == ExpectedReply::Parse(None) {
-                    statements.forget_unnamed();
-                }
             }
         }
         _ => {}
