@@ -4,6 +4,7 @@
 //! and keep the account of what is owed. In session mode nothing is changed on the way; in
 //! transaction mode names of prepared statements are.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tidegate_wire::Malformed;
@@ -68,6 +69,28 @@ struct ServerStatements {
     unnamed_pending: u32,
     /// The batch of the last of them.
     unnamed_batch: u64,
+    /// Messages on the way that prepare and close named ones.
+    named_pending: u32,
+    /// The batch of the last of them.
+    named_batch: u64,
+    /// Those that messages of the batch under way were about which have not been done.
+    undone: HashSet<StatementId>,
+}
+
+impl ServerStatements {
+    /// A message about this statement has not been done; before it, the statement was there or not.
+    /// Of several, the first says what is there.
+    fn undo(&mut self, id: StatementId, was_there: bool) {
+        // The one that stands for others is not counted.
+        if id == STAND_IN || !self.undone.insert(id) {
+            return;
+        }
+        if was_there {
+            self.prepared.insert(id);
+        } else {
+            self.prepared.remove(id);
+        }
+    }
 }
 
 impl ServerSession {
@@ -144,6 +167,22 @@ impl ServerSession {
     /// or has not, if it failed: then the one that is there may be another client's.
     fn is_unnamed_unsettled(&self) -> bool {
         self.statements.unnamed_pending > 0 && self.statements.unnamed_batch < self.replies.batch()
+    }
+
+    /// Notes that a message was sent that prepares or closes a named statement.
+    fn named_sent(&mut self, owed: ExpectedReply) {
+        // What the server skips it does not answer.
+        if !self.replies.is_skipping() {
+            self.statements.named_pending += 1;
+            self.statements.named_batch = self.replies.batch();
+            self.replies.sent(owed);
+        }
+    }
+
+    /// Returns whether an earlier batch than the next message's has prepared or closed a named
+    /// statement, or has not, if it failed: then it is not known which ones are there.
+    fn are_named_unsettled(&self) -> bool {
+        self.statements.named_pending > 0 && self.statements.named_batch < self.replies.batch()
     }
 
     /// Returns whether an earlier batch may remove statements by their names.
@@ -263,9 +302,9 @@ fn deallocate(
     // Neither of them can fail, not even in a transaction that has failed.
     let stand_in = statements::server_name(STAND_IN);
     frontend::encode_close(out.spill(), Target::Statement, &stand_in);
-    server.replies.sent(ExpectedReply::OwnClose(Some(STAND_IN)));
+    server.named_sent(ExpectedReply::OwnClose(Some(STAND_IN)));
     frontend::encode_parse(out.spill(), &stand_in, &frontend::definition(b""));
-    server.replies.sent(ExpectedReply::OwnParse(Some(STAND_IN)));
+    server.named_sent(ExpectedReply::OwnParse(Some(STAND_IN)));
     true
 }
 
@@ -358,7 +397,9 @@ pub(crate) fn has_to_wait(
         // A new one replaces any.
         Some(b"") => tag != tag::PARSE && tag != tag::CLOSE && server.is_unnamed_unsettled(),
         Some(name) => {
-            client.statements.is_unsettled(name, server.replies.batch()) || server.may_deallocate()
+            client.statements.is_unsettled(name, server.replies.batch())
+                || server.are_named_unsettled()
+                || server.may_deallocate()
         }
     }
 }
@@ -455,7 +496,10 @@ impl Translation<'_, '_> {
         };
         let rest_len = message.announced_payload_len() - (name.len() + 1);
         frontend::encode_parse_head(self.out.spill(), &statement.server_name, rest_len);
-        self.server.replies.sent(owed);
+        match owed {
+            ExpectedReply::Parse(_) => self.server.named_sent(owed),
+            _ => self.server.replies.sent(owed),
+        }
         self.out.pass(message.payload_range(name.len() + 1));
         Ok(())
     }
@@ -582,7 +626,7 @@ impl Translation<'_, '_> {
                 let long = self.statements.get(name).filter(|it| it.definition.is_none()).cloned();
                 if let Some(long) = long {
                     frontend::encode_close(self.out.spill(), target, &long.server_name);
-                    self.server.replies.sent(ExpectedReply::OwnClose(Some(long.id)));
+                    self.server.named_sent(ExpectedReply::OwnClose(Some(long.id)));
                 }
                 self.statements.change(name, None, self.server.replies.batch());
                 self.server.replies.sent(ExpectedReply::ProxyClose);
@@ -626,11 +670,11 @@ impl Translation<'_, '_> {
         if let Some(evicted) = self.server.statements.prepared.evict(self.prepared_max) {
             let name = statements::server_name(evicted);
             frontend::encode_close(self.out.spill(), Target::Statement, &name);
-            self.server.replies.sent(ExpectedReply::OwnClose(Some(evicted)));
+            self.server.named_sent(ExpectedReply::OwnClose(Some(evicted)));
         }
         frontend::encode_parse(self.out.spill(), &statement.server_name, definition);
         self.server.statements.prepared.insert(statement.id);
-        self.server.replies.sent(owed);
+        self.server.named_sent(owed);
     }
 
     /// The connection's unnamed statement may be another client's: it must not run for this one.
@@ -668,7 +712,10 @@ pub(crate) fn from_server(
         record_fate(owed, fate, &mut client.statements, there);
     });
     match (tag, verdict) {
-        (backend::tag::READY_FOR_QUERY, _) => server.status = backend::ready_for_query(payload)?,
+        (backend::tag::READY_FOR_QUERY, _) => {
+            server.statements.undone.clear();
+            server.status = backend::ready_for_query(payload)?;
+        }
         (backend::tag::PARAMETER_STATUS, _) => {
             let (name, value) = backend::parameter_status(payload)?;
             let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
@@ -727,10 +774,18 @@ fn record_fate(
     server: &mut ServerStatements,
 ) {
     let is_done = fate == MessageOutcome::Done;
+    if matches!(
+        owed,
+        ExpectedReply::Parse(Some(_))
+            | ExpectedReply::OwnParse(Some(_))
+            | ExpectedReply::OwnClose(Some(_))
+    ) {
+        server.named_pending = server.named_pending.saturating_sub(1);
+    }
     match (owed, is_done) {
         (ExpectedReply::Parse(Some(_)), true) => statements.confirm(true),
         (ExpectedReply::Parse(Some(id)), false) => {
-            server.prepared.remove(id);
+            server.undo(id, false);
             statements.take_back();
         }
         (ExpectedReply::ProxyParse(_) | ExpectedReply::ProxyClose, true) => {
@@ -739,8 +794,8 @@ fn record_fate(
         (ExpectedReply::ProxyParse(_) | ExpectedReply::ProxyClose, false) => {
             statements.take_back();
         }
-        (ExpectedReply::OwnParse(Some(id)), false) => server.prepared.remove(id),
-        (ExpectedReply::OwnClose(Some(id)), false) => server.prepared.insert(id),
+        (ExpectedReply::OwnParse(Some(id)), false) => server.undo(id, false),
+        (ExpectedReply::OwnClose(Some(id)), false) => server.undo(id, true),
         (
             ExpectedReply::Parse(None)
             | ExpectedReply::CloseUnnamed

@@ -16,14 +16,11 @@
 //! - A plan whose result type a DDL statement changed fails (SQLSTATE 0A000), as on a connection of
 //!   the client's own; it may fail for a client that prepared it after the DDL, but under a
 //!   definition known from before. Preparing it anew helps.
-//! - In a pipeline, messages are translated before the answers to earlier ones are known. A message
-//!   that names a statement which an unanswered Parse or Close of an earlier batch has changed waits
-//!   for the answer, because that batch may have failed; so does one behind an unanswered batch with
-//!   a DEALLOCATE or DISCARD. Those that follow a DEALLOCATE ALL in the same batch are translated as
+//! - In a pipeline, messages are translated before the answers to earlier ones are known. One that
+//!   names a statement waits for the answer to an earlier batch which has changed what the name
+//!   means, or which prepares or closes any statement on the connection, because that batch may have
+//!   failed; so does one behind a batch with a DEALLOCATE or DISCARD. Those that follow a DEALLOCATE ALL in the same batch are translated as
 //!   if it had not been there.
-//! - A batch that fails may skip the Close by which the proxy makes room for a statement. A pipeline
-//!   that names the statement of that Close before the failure is known gets an error (SQLSTATE
-//!   42P05), and there may be a few statements more on the connection than `prepared_statements_max`.
 //! - A simple query that the server skips, because no Sync came after an error before it, loses the
 //!   unnamed statement.
 

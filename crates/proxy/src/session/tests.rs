@@ -99,16 +99,11 @@ impl Script {
             "deallocate all",
         ]);
         self.send(query(sql));
-        if sql == "deallocate all" {
-            self.wait();
-        }
     }
 
-    /// A batch of the extended protocol. It ends with a DEALLOCATE ALL, and what follows one that
-    /// failed at a Parse or Close of a named statement waits for its answer: see the limits of
+    /// A batch of the extended protocol. It ends with a DEALLOCATE ALL: see the limits of
     /// `statements`.
     fn batch(&mut self, chance: &mut Chance) {
-        let mut must_wait = false;
         for _ in 0..=chance.below(6) {
             let seen = self.expected.len();
             let name = chance.of(&["", "a", "b", "c", "d", "e"]);
@@ -124,13 +119,9 @@ impl Script {
                         statement(chance)
                     };
                     self.send(parse(name, &sql));
-                    must_wait |= !name.is_empty() && self.backend.skipping;
                 }
                 2 => self.send(close(chance.of(&[Target::Portal, Target::Portal]), portal)),
-                3 => {
-                    must_wait |= !name.is_empty() && self.backend.skipping;
-                    self.send(close(Target::Statement, name));
-                }
+                3 => self.send(close(Target::Statement, name)),
                 4 => self.send(describe(chance.of(&[Target::Statement, Target::Portal]), name)),
                 5 => self.send(execute(portal, chance.below(2))),
                 _ => {
@@ -139,7 +130,6 @@ impl Script {
                 }
             }
             if self.expected[seen..].windows(14).any(|text| text == b"DEALLOCATE ALL") {
-                must_wait = true;
                 break;
             }
         }
@@ -147,9 +137,6 @@ impl Script {
             self.wait();
         }
         self.send(frontend::SYNC.to_vec());
-        if must_wait {
-            self.wait();
-        }
     }
 
     fn copy_by_query(&mut self, chance: &mut Chance) {
