@@ -524,6 +524,9 @@ impl ConfigFile {
         for path in paths.into_iter().flatten() {
             *path = directory.join(&*path);
         }
+        for database in file.databases.values_mut() {
+            database.upstream.tls.resolve_paths(directory);
+        }
         file.path = Some(path.to_owned());
         Ok(file)
     }

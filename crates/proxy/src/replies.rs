@@ -57,6 +57,8 @@ pub(crate) enum ExpectedReply {
     Describe,
     Execute,
     Close,
+    /// To the client's Close of the unnamed statement.
+    CloseUnnamed,
     /// Nothing: the client ended its copy data here.
     CopyEnd,
     /// To a simple query of the proxy's own; swallowed.
@@ -107,7 +109,9 @@ impl ExpectedReply {
             | ExpectedReply::RefusedParse(_)
             | ExpectedReply::OwnParse(_) => tag == tag::PARSE_COMPLETE,
             ExpectedReply::Bind => tag == tag::BIND_COMPLETE,
-            ExpectedReply::Close | ExpectedReply::OwnClose(_) => tag == tag::CLOSE_COMPLETE,
+            ExpectedReply::Close | ExpectedReply::CloseUnnamed | ExpectedReply::OwnClose(_) => {
+                tag == tag::CLOSE_COMPLETE
+            }
             ExpectedReply::Describe => matches!(tag, tag::ROW_DESCRIPTION | tag::NO_DATA),
             ExpectedReply::Execute => {
                 matches!(tag, tag::COMMAND_COMPLETE | tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED)
@@ -132,8 +136,10 @@ impl ExpectedReply {
 pub(crate) enum MessageOutcome {
     /// The server did what it asked for.
     Done,
-    /// It failed, or was skipped because of an error before it.
-    NotDone,
+    /// It failed.
+    Failed,
+    /// The server has skipped it because of an error before it.
+    Skipped,
 }
 
 /// What to do with a message from the server.
@@ -200,6 +206,11 @@ impl Replies {
     /// request.
     pub(crate) fn is_batch_complete(&self) -> bool {
         !self.skipping && !self.batch_open
+    }
+
+    /// Returns whether the end of a batch that has been sent is still to be answered.
+    pub(crate) fn owes_batch_end(&self) -> bool {
+        self.owed.iter().any(|owed| owed.ends_batch())
     }
 
     /// Returns whether a query of the proxy's own is being answered.
@@ -286,7 +297,7 @@ impl Replies {
             if owed.ends_batch() {
                 return;
             }
-            ended(owed, MessageOutcome::NotDone);
+            ended(owed, MessageOutcome::Skipped);
         }
         // One more than was counted: see the module's limits. The server skips nothing now.
         self.skipping = false;
@@ -307,12 +318,14 @@ impl Replies {
             _ => {}
         }
         self.skipping = true;
+        let mut outcome = MessageOutcome::Failed;
         while let Some(owed) = self.owed.front() {
             if owed.ends_skipping() {
                 self.skipping = false;
                 break;
             }
-            ended(*owed, MessageOutcome::NotDone);
+            ended(*owed, outcome);
+            outcome = MessageOutcome::Skipped;
             self.owed.pop_front();
         }
         // A failed Parse of ours means that the client's statement cannot run: it must know why.

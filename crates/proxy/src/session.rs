@@ -4,6 +4,7 @@
 //! and keep the account of what is owed. In session mode nothing is changed on the way; in
 //! transaction mode names of prepared statements are.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tidegate_wire::Malformed;
@@ -66,6 +67,30 @@ struct ServerStatements {
     unnamed_is_current: bool,
     /// Messages on the way that make it so.
     unnamed_pending: u32,
+    /// The batch of the last of them.
+    unnamed_batch: u64,
+    /// Messages on the way that prepare and close named ones.
+    named_pending: u32,
+    /// The batch of the last of them.
+    named_batch: u64,
+    /// Those that messages of the batch under way were about which have not been done.
+    undone: HashSet<StatementId>,
+}
+
+impl ServerStatements {
+    /// A message about this statement has not been done; before it, the statement was there or not.
+    /// Of several, the first says what is there.
+    fn undo(&mut self, id: StatementId, was_there: bool) {
+        // The one that stands for others is not counted.
+        if id == STAND_IN || !self.undone.insert(id) {
+            return;
+        }
+        if was_there {
+            self.prepared.insert(id);
+        } else {
+            self.prepared.remove(id);
+        }
+    }
 }
 
 impl ServerSession {
@@ -129,6 +154,40 @@ impl ServerSession {
     pub(crate) fn own_query_sent(&mut self) {
         self.replies.sent(ExpectedReply::OwnQuery);
         self.statements.unnamed_is_current = false;
+    }
+
+    /// The message that is sent next makes the unnamed statement the client's, or removes it.
+    fn change_unnamed(&mut self) {
+        self.statements.unnamed_is_current = true;
+        self.statements.unnamed_pending += 1;
+        self.statements.unnamed_batch = self.replies.batch();
+    }
+
+    /// Returns whether an earlier batch than the next message's has changed the unnamed statement,
+    /// or has not, if it failed: then the one that is there may be another client's.
+    fn is_unnamed_unsettled(&self) -> bool {
+        self.statements.unnamed_pending > 0 && self.statements.unnamed_batch < self.replies.batch()
+    }
+
+    /// Notes that a message was sent that prepares or closes a named statement.
+    fn named_sent(&mut self, owed: ExpectedReply) {
+        // What the server skips it does not answer.
+        if !self.replies.is_skipping() {
+            self.statements.named_pending += 1;
+            self.statements.named_batch = self.replies.batch();
+            self.replies.sent(owed);
+        }
+    }
+
+    /// Returns whether an earlier batch than the next message's has prepared or closed a named
+    /// statement, or has not, if it failed: then it is not known which ones are there.
+    fn are_named_unsettled(&self) -> bool {
+        self.statements.named_pending > 0 && self.statements.named_batch < self.replies.batch()
+    }
+
+    /// Returns whether an earlier batch may remove statements by their names.
+    fn may_deallocate(&self) -> bool {
+        self.watch.releases() && self.replies.owes_batch_end() && !self.replies.is_copy_in()
     }
 
     /// All session state has been discarded.
@@ -200,7 +259,7 @@ pub(crate) fn to_server(
             _ => translation.close(message),
         };
     }
-    if message.tag() == tag::QUERY {
+    if message.tag() == tag::QUERY && !server.replies.is_skipping() {
         client.statements.forget_unnamed();
     }
     if let Naming::Shared { policy, .. } = naming {
@@ -243,9 +302,9 @@ fn deallocate(
     // Neither of them can fail, not even in a transaction that has failed.
     let stand_in = statements::server_name(STAND_IN);
     frontend::encode_close(out.spill(), Target::Statement, &stand_in);
-    server.replies.sent(ExpectedReply::OwnClose(Some(STAND_IN)));
+    server.named_sent(ExpectedReply::OwnClose(Some(STAND_IN)));
     frontend::encode_parse(out.spill(), &stand_in, &frontend::definition(b""));
-    server.replies.sent(ExpectedReply::OwnParse(Some(STAND_IN)));
+    server.named_sent(ExpectedReply::OwnParse(Some(STAND_IN)));
     true
 }
 
@@ -316,8 +375,8 @@ pub(crate) fn prepare_without_server(
 }
 
 /// Returns whether a message has to wait for answers of the server, because it names a statement
-/// that an earlier batch has changed, or has not, if it failed. `payload` is as much as has
-/// arrived.
+/// that an earlier batch has changed or removed, or has not, if it failed. `payload` is as much as
+/// has arrived.
 pub(crate) fn has_to_wait(
     tag: u8,
     payload: &[u8],
@@ -333,7 +392,16 @@ pub(crate) fn has_to_wait(
         },
         _ => None,
     };
-    name.is_some_and(|name| client.statements.is_unsettled(name, server.replies.batch()))
+    match name {
+        None => false,
+        // A new one replaces any.
+        Some(b"") => tag != tag::PARSE && tag != tag::CLOSE && server.is_unnamed_unsettled(),
+        Some(name) => {
+            client.statements.is_unsettled(name, server.replies.batch())
+                || server.are_named_unsettled()
+                || server.may_deallocate()
+        }
+    }
 }
 
 /// Returns what the server will answer to a message that is passed on as it is.
@@ -428,7 +496,10 @@ impl Translation<'_, '_> {
         };
         let rest_len = message.announced_payload_len() - (name.len() + 1);
         frontend::encode_parse_head(self.out.spill(), &statement.server_name, rest_len);
-        self.server.replies.sent(owed);
+        match owed {
+            ExpectedReply::Parse(_) => self.server.named_sent(owed),
+            _ => self.server.replies.sent(owed),
+        }
         self.out.pass(message.payload_range(name.len() + 1));
         Ok(())
     }
@@ -461,22 +532,18 @@ impl Translation<'_, '_> {
         let text = statements::query_of(definition);
         if is_whole && deallocate(text, self.statements, self.server, self.out) {
             let definition = frontend::definition(DEALLOCATE_STAND_IN);
-            self.statements.remember_unnamed(&definition);
+            self.statements.change_unnamed(Some(&definition));
             frontend::encode_parse(self.out.spill(), b"", &definition);
-            self.server.statements.unnamed_is_current = true;
-            self.server.statements.unnamed_pending += 1;
+            self.server.change_unnamed();
             self.server.replies.sent(ExpectedReply::Parse(None));
             return;
         }
-        match frontend::parse(message.payload()) {
-            Ok(parse) => self.statements.remember_unnamed(parse.definition),
-            Err(_) => self.statements.forget_unnamed(),
-        }
+        let parsed = frontend::parse(message.payload());
+        self.statements.change_unnamed(parsed.ok().map(|parse| parse.definition));
         if !is_whole {
             self.server.watch.expect_rest();
         }
-        self.server.statements.unnamed_is_current = true;
-        self.server.statements.unnamed_pending += 1;
+        self.server.change_unnamed();
         self.server.replies.sent(ExpectedReply::Parse(None));
         self.out.pass(message.range());
     }
@@ -559,15 +626,15 @@ impl Translation<'_, '_> {
                 let long = self.statements.get(name).filter(|it| it.definition.is_none()).cloned();
                 if let Some(long) = long {
                     frontend::encode_close(self.out.spill(), target, &long.server_name);
-                    self.server.replies.sent(ExpectedReply::OwnClose(Some(long.id)));
+                    self.server.named_sent(ExpectedReply::OwnClose(Some(long.id)));
                 }
                 self.statements.change(name, None, self.server.replies.batch());
                 self.server.replies.sent(ExpectedReply::ProxyClose);
             }
             Target::Statement => {
-                self.statements.forget_unnamed();
-                self.server.statements.unnamed_is_current = true;
-                self.server.replies.sent(ExpectedReply::Close);
+                self.statements.change_unnamed(None);
+                self.server.change_unnamed();
+                self.server.replies.sent(ExpectedReply::CloseUnnamed);
                 self.out.pass(message.range());
             }
             Target::Portal => {
@@ -603,19 +670,19 @@ impl Translation<'_, '_> {
         if let Some(evicted) = self.server.statements.prepared.evict(self.prepared_max) {
             let name = statements::server_name(evicted);
             frontend::encode_close(self.out.spill(), Target::Statement, &name);
-            self.server.replies.sent(ExpectedReply::OwnClose(Some(evicted)));
+            self.server.named_sent(ExpectedReply::OwnClose(Some(evicted)));
         }
         frontend::encode_parse(self.out.spill(), &statement.server_name, definition);
         self.server.statements.prepared.insert(statement.id);
-        self.server.replies.sent(owed);
+        self.server.named_sent(owed);
     }
 
     /// The connection's unnamed statement may be another client's: it must not run for this one.
     fn ensure_unnamed(&mut self) {
-        if std::mem::replace(&mut self.server.statements.unnamed_is_current, true) {
+        if self.server.statements.unnamed_is_current {
             return;
         }
-        self.server.statements.unnamed_pending += 1;
+        self.server.change_unnamed();
         if let Some(definition) = self.statements.unnamed() {
             let look = look::look(statements::query_of(definition), &mut Vec::new());
             self.server.watch.set_unnamed(look);
@@ -652,7 +719,10 @@ pub(crate) fn from_server(
         record_fate(owed, fate, &mut client.statements, there);
     });
     match (tag, verdict) {
-        (backend::tag::READY_FOR_QUERY, _) => server.status = backend::ready_for_query(payload)?,
+        (backend::tag::READY_FOR_QUERY, _) => {
+            server.statements.undone.clear();
+            server.status = backend::ready_for_query(payload)?;
+        }
         (backend::tag::PARAMETER_STATUS, _) => {
             let (name, value) = backend::parameter_status(payload)?;
             let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
@@ -710,34 +780,44 @@ fn record_fate(
     statements: &mut ClientStatements,
     server: &mut ServerStatements,
 ) {
-    match (owed, fate) {
-        (ExpectedReply::Parse(Some(_)), MessageOutcome::Done) => statements.confirm(true),
-        (ExpectedReply::Parse(Some(id)), MessageOutcome::NotDone) => {
-            server.prepared.remove(id);
+    let is_done = fate == MessageOutcome::Done;
+    if matches!(
+        owed,
+        ExpectedReply::Parse(Some(_))
+            | ExpectedReply::OwnParse(Some(_))
+            | ExpectedReply::OwnClose(Some(_))
+    ) {
+        server.named_pending = server.named_pending.saturating_sub(1);
+    }
+    match (owed, is_done) {
+        (ExpectedReply::Parse(Some(_)), true) => statements.confirm(true),
+        (ExpectedReply::Parse(Some(id)), false) => {
+            server.undo(id, false);
             statements.take_back();
         }
-        (ExpectedReply::ProxyParse(_) | ExpectedReply::ProxyClose, MessageOutcome::Done) => {
+        (ExpectedReply::ProxyParse(_) | ExpectedReply::ProxyClose, true) => {
             statements.confirm(false);
         }
-        (ExpectedReply::ProxyParse(_) | ExpectedReply::ProxyClose, MessageOutcome::NotDone) => {
+        (ExpectedReply::ProxyParse(_) | ExpectedReply::ProxyClose, false) => {
             statements.take_back();
         }
-        (ExpectedReply::OwnParse(Some(id)), MessageOutcome::NotDone) => server.prepared.remove(id),
-        (ExpectedReply::OwnClose(Some(id)), MessageOutcome::NotDone) => server.prepared.insert(id),
+        (ExpectedReply::OwnParse(Some(id)), false) => server.undo(id, false),
+        (ExpectedReply::OwnClose(Some(id)), false) => server.undo(id, true),
         (
             ExpectedReply::Parse(None)
+            | ExpectedReply::CloseUnnamed
             | ExpectedReply::OwnParse(None)
             | ExpectedReply::OwnClose(None),
             _,
         ) => {
+            if matches!(owed, ExpectedReply::Parse(None) | ExpectedReply::CloseUnnamed) {
+                statements.settle_unnamed(fate);
+            }
             // In session mode, where nothing is renamed, none is counted.
             server.unnamed_pending = server.unnamed_pending.saturating_sub(1);
             // Whose statement is there now is not known, unless another message follows.
-            if fate == MessageOutcome::NotDone && server.unnamed_pending == 0 {
+            if !is_done && server.unnamed_pending == 0 {
                 server.unnamed_is_current = false;
-                if owed == ExpectedReply::Parse(None) {
-                    statements.forget_unnamed();
-                }
             }
         }
         _ => {}

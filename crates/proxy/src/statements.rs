@@ -16,17 +16,19 @@
 //! - A plan whose result type a DDL statement changed fails (SQLSTATE 0A000), as on a connection of
 //!   the client's own; it may fail for a client that prepared it after the DDL, but under a
 //!   definition known from before. Preparing it anew helps.
-//! - In a pipeline, messages are translated before the answers to earlier ones are known. Those
-//!   that follow a DEALLOCATE ALL are translated as if it had not been there. A message that names
-//!   a statement which an unanswered Parse or Close of an earlier batch has changed waits for the
-//!   answer, because that batch may have failed.
-//! - A Parse of the unnamed statement that the server skips loses the one before it.
+//! - In a pipeline, messages are translated before the answers to earlier ones are known. One that
+//!   names a statement waits for the answer to an earlier batch which has changed what the name
+//!   means, or which prepares or closes any statement on the connection, because that batch may
+//!   have failed; so does one behind a batch with a DEALLOCATE or DISCARD. Those that follow a
+//!   DEALLOCATE ALL in the same batch are translated as if it had not been there.
+//! - A simple query that the server skips, because no Sync came after an error before it, loses the
+//!   unnamed statement.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::replies::StatementId;
+use crate::replies::{MessageOutcome, StatementId};
 use crate::session_state::look::{self, Look};
 use crate::session_state::{Kind, Kinds};
 
@@ -131,11 +133,22 @@ pub(crate) struct ClientStatements {
     named: HashMap<Box<[u8]>, Arc<Statement>>,
     /// Changes that the server has not answered yet, oldest first: an error takes them back.
     pending: VecDeque<Change>,
-    /// The definition of the unnamed statement, kept because the next transaction, on another
-    /// connection, may still use it.
-    unnamed: Vec<u8>,
+    /// The unnamed statement, boxed because many clients have none and wait for long.
+    unnamed: Option<Box<Unnamed>>,
     /// It has had statements whose definition is not kept, and may still have one.
     may_have_long: bool,
+}
+
+/// A client's unnamed statement.
+#[derive(Debug, Default)]
+struct Unnamed {
+    /// Its definition, kept because the next transaction, on another connection, may still use it.
+    /// Empty if there is none.
+    settled: Vec<u8>,
+    /// What the messages that the server has not answered yet make of it, oldest first.
+    pending: VecDeque<Vec<u8>>,
+    /// Memory for the next definition.
+    spare: Vec<u8>,
 }
 
 /// What a Parse or a Close made of a name; `None` is no statement.
@@ -227,6 +240,9 @@ impl ClientStatements {
         while !self.pending.is_empty() {
             self.take_back();
         }
+        if let Some(unnamed) = &mut self.unnamed {
+            unnamed.pending.clear();
+        }
     }
 
     /// All named statements are gone; the changes not answered yet come after that.
@@ -237,20 +253,44 @@ impl ClientStatements {
         }
     }
 
-    pub(crate) fn remember_unnamed(&mut self, definition: &[u8]) {
-        self.unnamed.clear();
-        if definition.len() <= UNNAMED_KEPT_MAX {
-            self.unnamed.extend_from_slice(definition);
+    /// Gives the unnamed statement this definition, or none, until the server's answer settles it.
+    pub(crate) fn change_unnamed(&mut self, definition: Option<&[u8]>) {
+        let unnamed = self.unnamed.get_or_insert_default();
+        let mut after = std::mem::take(&mut unnamed.spare);
+        let kept = definition.filter(|definition| definition.len() <= UNNAMED_KEPT_MAX);
+        after.extend_from_slice(kept.unwrap_or_default());
+        unnamed.pending.push_back(after);
+    }
+
+    /// Settles the oldest change of the unnamed statement. A Parse that fails leaves none; one that
+    /// is skipped leaves the statement as it was.
+    pub(crate) fn settle_unnamed(&mut self, outcome: MessageOutcome) {
+        // In session mode nothing is kept.
+        let Some(unnamed) = &mut self.unnamed else { return };
+        let Some(mut after) = unnamed.pending.pop_front() else { return };
+        match outcome {
+            MessageOutcome::Done => std::mem::swap(&mut unnamed.settled, &mut after),
+            MessageOutcome::Failed => unnamed.settled.clear(),
+            MessageOutcome::Skipped => {}
         }
+        after.clear();
+        unnamed.spare = after;
     }
 
     /// Returns the unnamed statement's definition, if there is one.
     pub(crate) fn unnamed(&self) -> Option<&[u8]> {
-        (!self.unnamed.is_empty()).then_some(&*self.unnamed)
+        let unnamed = self.unnamed.as_ref()?;
+        let definition = unnamed.pending.back().unwrap_or(&unnamed.settled);
+        (!definition.is_empty()).then_some(&**definition)
     }
 
+    /// The unnamed statement is gone after all that has been sent.
     pub(crate) fn forget_unnamed(&mut self) {
-        self.unnamed.clear();
+        let Some(unnamed) = &mut self.unnamed else { return };
+        unnamed.settled.clear();
+        for after in &mut unnamed.pending {
+            after.clear();
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::ServerAddress;
+use crate::config::{RootCertificates, ServerAddress};
 
 const UPSTREAM: &str = "upstream = \"postgres://app:secret@db:5433/shop\"";
 
@@ -351,6 +351,17 @@ fn users_are_looked_up_where_there_is_a_user_for_it() {
     let query = config.databases[0].auth_query.as_ref().unwrap();
     assert_eq!((&*query.user, query.database.as_deref()), ("x", Some("d")));
     assert_eq!(query.sql, defaults::AUTH_QUERY);
+}
+
+#[test]
+fn paths_in_an_upstream_start_from_the_file_too() {
+    let url = "postgres://h/d?sslmode=verify-full&sslrootcert=ca.crt&sslcert=/a.crt&sslkey=k/a.key";
+    let text = format!("[databases.d]\nupstream = \"{url}\"");
+    let file = ConfigFile::parse(&text, Path::new("/etc/tidegate/tidegate.toml")).unwrap();
+    let tls = &file.databases["d"].upstream.tls;
+    assert_eq!(tls.roots, Some(RootCertificates::File("/etc/tidegate/ca.crt".into())));
+    let identity = ("/a.crt".into(), "/etc/tidegate/k/a.key".into());
+    assert_eq!(tls.identity, Some(identity));
 }
 
 /// The user that looks others up cannot be passed through.

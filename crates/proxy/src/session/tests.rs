@@ -99,23 +99,18 @@ impl Script {
             "deallocate all",
         ]);
         self.send(query(sql));
-        if sql == "deallocate all" {
-            self.wait();
-        }
     }
 
-    /// A batch of the extended protocol. What follows one that failed at a Parse or Close of a
-    /// named statement waits for its answer: see the limits of `statements`.
+    /// A batch of the extended protocol. It ends with a DEALLOCATE ALL: see the limits of
+    /// `statements`.
     fn batch(&mut self, chance: &mut Chance) {
-        let mut must_wait = false;
         for _ in 0..=chance.below(6) {
             let seen = self.expected.len();
             let name = chance.of(&["", "a", "b", "c", "d", "e"]);
             let portal = chance.of(&["", "", "p"]);
-            let is_open = !self.backend.skipping;
             let is_failed = self.backend.status == TransactionStatus::Failed;
             let is_taken = self.backend.statements.contains_key(name.as_bytes());
-            let may_parse = if name.is_empty() { is_open } else { !is_failed };
+            let may_parse = name.is_empty() || !is_failed;
             match chance.below(7) {
                 0 | 1 if may_parse => {
                     let sql = if chance.one_in(5) && !is_taken {
@@ -124,13 +119,9 @@ impl Script {
                         statement(chance)
                     };
                     self.send(parse(name, &sql));
-                    must_wait |= !name.is_empty() && self.backend.skipping;
                 }
                 2 => self.send(close(chance.of(&[Target::Portal, Target::Portal]), portal)),
-                3 if is_open || !name.is_empty() => {
-                    must_wait |= !is_open;
-                    self.send(close(Target::Statement, name));
-                }
+                3 => self.send(close(Target::Statement, name)),
                 4 => self.send(describe(chance.of(&[Target::Statement, Target::Portal]), name)),
                 5 => self.send(execute(portal, chance.below(2))),
                 _ => {
@@ -139,7 +130,6 @@ impl Script {
                 }
             }
             if self.expected[seen..].windows(14).any(|text| text == b"DEALLOCATE ALL") {
-                must_wait = true;
                 break;
             }
         }
@@ -147,9 +137,6 @@ impl Script {
             self.wait();
         }
         self.send(frontend::SYNC.to_vec());
-        if must_wait {
-            self.wait();
-        }
     }
 
     fn copy_by_query(&mut self, chance: &mut Chance) {
@@ -308,6 +295,10 @@ impl Proxy {
         let Some(link) = self.link_of(at) else {
             return false;
         };
+        let (client, server) = (&self.peers[at].session, &self.links[link].session);
+        if has_to_wait(message[0], &message[HEADER_LEN..], client, server) {
+            return false;
+        }
         self.peers[at].script.steps.pop_front();
         self.relay(at, link, &message);
         true

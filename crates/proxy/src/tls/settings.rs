@@ -181,6 +181,20 @@ pub struct ServerTls {
     pub min_version: TlsVersion,
 }
 
+impl ServerTls {
+    /// Makes the relative paths of its files start from `directory`.
+    pub(crate) fn resolve_paths(&mut self, directory: &Path) {
+        let roots = match &mut self.roots {
+            Some(RootCertificates::File(path)) => Some(path),
+            Some(RootCertificates::System) | None => None,
+        };
+        let identity = self.identity.iter_mut().flat_map(|(certificate, key)| [certificate, key]);
+        for path in identity.chain(roots) {
+            *path = directory.join(&*path);
+        }
+    }
+}
+
 impl Default for ServerTls {
     fn default() -> ServerTls {
         ServerTls {

@@ -488,7 +488,8 @@ impl Worker {
         if let Some(left_out) = self.endings.admit(self.now) {
             // A value of this name would be logged as it is, with the line ends of a user's name.
             let (user, code, reason) = (client.user(), code.0, message);
-            tracing::info!(user, code, reason, left_out, "client connection ended");
+            let address = client.connection.peer();
+            tracing::info!(user, address, code, reason, left_out, "client connection ended");
         }
         self.leave_upstream(slot);
         let Some(client) = self.clients.get_mut(slot) else {

@@ -257,7 +257,8 @@ impl Worker {
             && let Some(left_out) = self.endings.admit(self.now)
         {
             let server = &self.shared.server(server).address;
-            tracing::warn!(%server, given_up, left_out, message, "no longer waiting for a server");
+            let reason = message.as_str();
+            tracing::warn!(%server, given_up, left_out, reason, "no longer waiting for a server");
         }
     }
 

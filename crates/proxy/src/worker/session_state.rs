@@ -229,14 +229,10 @@ impl Worker {
         }
         let Some(account) = self.clients[slot].account() else { return };
         if let Some(left_out) = self.session_warnings.admit(self.now) {
+            // A value is logged as it is if it is displayed, with the line ends of a user's name.
+            let (user, state) = (&*account.user, message.as_str());
             let database = &self.upstreams[account.pool].key.server_database;
-            tracing::warn!(
-                user = %account.user,
-                database,
-                message,
-                left_out,
-                "session state was removed: {hint}"
-            );
+            tracing::warn!(user, database, state, left_out, "session state was removed: {hint}");
         }
         let mut out = Vec::new();
         error_response::encode_warning(&mut out, SqlState::WARNING, &message, hint);

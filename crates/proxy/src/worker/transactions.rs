@@ -429,7 +429,7 @@ impl Worker {
         if pool.refused.is_none() {
             if let Some(left_out) = self.shared.accounts.admit_warning(self.now) {
                 let words = "no upstream connection; waiting for one that is in use";
-                tracing::warn!(message, left_out, "{words}");
+                tracing::warn!(reason = message, left_out, "{words}");
             }
             let (code, message) = (code.to_owned(), message.to_owned());
             pool.refused = Some(Refused { since: self.now, code, message });

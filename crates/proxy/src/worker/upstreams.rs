@@ -134,7 +134,8 @@ impl Worker {
             return;
         }
         if server.connection.flush().is_err() {
-            return self.lose_upstream(slot, &UpstreamError::Closed);
+            // Reading tells why, and may bring the server's last words.
+            return self.upstream_readable(slot, true);
         }
         if !server.connection.has_unsent()
             && let Some(client) = server.client()
@@ -167,8 +168,9 @@ impl Worker {
         // A connection for physical replication runs no queries.
         let asks = !pool.is_for_replication() && self.shared.accounts.asks(pool.server);
         server.begin_login(asks);
-        if let Err(error) = server.connection.send(&out) {
-            self.lose_upstream(slot, &error.into());
+        if server.connection.send(&out).is_err() {
+            // A server that is full may say so before it has read anything.
+            self.upstream_readable(slot, true);
         }
     }
 
@@ -321,7 +323,10 @@ impl Worker {
         for waiter in std::mem::take(&mut self.upstreams[pool].awaiting_parameters) {
             self.refuse_login(waiter, SqlState(&code), &message);
         }
-        tracing::warn!(message, "no upstream connection");
+        // A field of the name `message` would be logged as it is, with the line ends of a database's
+        // name.
+        let reason = message.as_str();
+        tracing::warn!(reason, "no upstream connection");
         self.fail_one_waiting(pool, SqlState(&code), &message);
     }
 

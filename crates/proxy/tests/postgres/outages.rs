@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tidegate_subject::postgres::{Authentication, Postgres};
+use tidegate_wire::error_response::{Severity, SqlState, encode_error};
 
-use crate::support::plain::Plain;
-use crate::support::server::{own_server, setup, standby_of};
+use crate::support::plain::{Plain, dial, start_up};
+use crate::support::server::{own_server, setup, shared, standby_of};
 use crate::support::wire::{query, show};
 use crate::support::{MODES, Proxy, Wire, eventually};
 
@@ -202,7 +204,10 @@ fn a_server_that_stays_away_fails_those_who_wait_after_the_bound() {
     assert!(start.elapsed() < Duration::from_secs(10));
     let late = Wire::attempt(proxy.address, &[("user", "somebody_else")]);
     assert_eq!(show(&late.login[late.login.len() - 1..]), "E(08006)");
-    assert!(proxy.metric("tidegate_transactions_given_up_total") >= 22);
+    // They are counted when all have been told.
+    eventually("all are counted", || {
+        (proxy.metric("tidegate_transactions_given_up_total") >= 22).then_some(())
+    });
     server.restart().unwrap();
     eventually("the server is back", || {
         clients[0].send(&query("SELECT 'back'"));
@@ -413,6 +418,79 @@ fn a_host_that_nothing_answers_at_is_passed_over() {
         let proxy = setup(&server, mode).upstream(&url).limit(4).start();
         for _ in 0..10 {
             assert_eq!(proxy.connect().value("SELECT 1"), "1", "{mode}");
+        }
+    }
+}
+
+/// Lets everybody in, and ends each connection with its last words when told to. It has read
+/// nothing of what it was sent, so that the system ends the connection by a reset.
+fn serve_last_words(listener: &TcpListener, ends: &Receiver<()>) {
+    for stream in listener.incoming() {
+        let (mut stream, mut len) = (stream.unwrap(), [0; 4]);
+        stream.read_exact(&mut len).unwrap();
+        let mut packet = vec![0; u32::from_be_bytes(len) as usize - len.len()];
+        stream.read_exact(&mut packet).unwrap();
+        stream.write_all(b"R\0\0\0\x08\0\0\0\0").unwrap();
+        stream.write_all(READY).unwrap();
+        if ends.recv().is_err() {
+            return;
+        }
+        let mut words = Vec::new();
+        encode_error(&mut words, Severity::Fatal, SqlState("57P01"), "the administrator");
+        stream.write_all(&words).unwrap();
+    }
+}
+
+const READY: &[u8] = b"Z\0\0\0\x05I";
+
+/// Sends a message longer than all sockets on the way take. Returns when they take no more.
+fn fill(client: &TcpStream) {
+    let (mut client, sent) = (client.try_clone().unwrap(), Arc::new(AtomicU64::new(0)));
+    let written = Arc::clone(&sent);
+    std::thread::spawn(move || {
+        let mut chunk = vec![b' '; 1 << 16];
+        chunk[..5].copy_from_slice(b"Q\x3f\0\0\0");
+        while client.write_all(&chunk).is_ok() {
+            written.fetch_add(1, Ordering::Relaxed);
+            chunk[..5].fill(b' ');
+        }
+    });
+    let (mut before, mut times) = (0, 0);
+    eventually("nothing more is taken", || {
+        let now = sent.load(Ordering::Relaxed);
+        times = if now > 0 && now == before { times + 1 } else { 0 };
+        before = now;
+        (times == 20).then_some(())
+    });
+}
+
+/// The proxy learns by a failed write that the server has gone, before it has read why.
+#[test]
+fn the_last_words_of_a_server_that_cannot_be_written_to_reach_the_client() {
+    for mode in MODES {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (end, ends) = mpsc::channel();
+        std::thread::spawn(move || serve_last_words(&listener, &ends));
+        let proxy = shared(mode)
+            .upstream(&format!("postgres://{address}?sslmode=disable"))
+            .database_line("max_connections = 5")
+            .start();
+        for round in 0..5 {
+            let mut client = dial(proxy.address).unwrap();
+            client.write_all(&start_up()).unwrap();
+            let (mut seen, mut byte) = (Vec::new(), [0]);
+            while !seen.ends_with(READY) {
+                client.read_exact(&mut byte).unwrap();
+                seen.extend_from_slice(&byte);
+            }
+            fill(&client);
+            end.send(()).unwrap();
+            seen.clear();
+            // What has come before a reset is read.
+            let _ = client.read_to_end(&mut seen);
+            let seen = String::from_utf8_lossy(&seen);
+            assert!(seen.contains("57P01"), "{mode}, round {round}: {seen}");
         }
     }
 }

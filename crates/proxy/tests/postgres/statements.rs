@@ -4,7 +4,7 @@ use tidegate_wire::frontend::Target;
 
 use crate::support::server::{Setup, setup, shared};
 use crate::support::wire::{
-    SYNC, bind, close, describe, error_code, execute, extended, parse, show,
+    SYNC, bind, close, describe, error_code, execute, extended, parse, query, show,
 };
 use crate::support::{MODES, Proxy, Wire, server};
 
@@ -328,5 +328,77 @@ fn a_very_long_statement() {
         assert_eq!(answer(&mut client, "long"), "E(26000) Z(I)", "{mode}");
         drop((client, other));
         proxy.is_left_clean();
+    }
+}
+
+/// A batch fails before it comes to the unnamed statement, which stays as it was.
+#[test]
+fn an_unnamed_statement_outlives_a_successor_that_was_skipped() {
+    for mode in MODES {
+        let proxy = shared(mode).limit(2).start();
+        let mut client = proxy.connect();
+        let skipped = [parse("", "SELECT 'new'"), parse("", "wrong"), close(Target::Statement, "")];
+        for skipped in skipped {
+            assert_eq!(prepare(&mut client, "", "SELECT 'old'"), "1() Z(I)");
+            let batch = [bind("unknown", &[]), skipped, SYNC.to_vec()].concat();
+            assert_eq!(client.run(&batch), "E(26000) Z(I)");
+            assert_eq!(answer(&mut client, ""), row("old"), "{mode}");
+            // Both batches at once.
+            client.send(&[batch, run("")].concat());
+            assert_eq!(show(&client.until_ready()), "E(26000) Z(I)");
+            assert_eq!(show(&client.until_ready()), row("old"), "{mode}");
+        }
+        assert_eq!(prepare(&mut client, "", "wrong"), "E(42601) Z(I)");
+        assert_eq!(answer(&mut client, ""), "E(26000) Z(I)", "a Parse that fails leaves none");
+    }
+}
+
+/// What a batch was to do with the unnamed statement is not done if the batch fails before. The
+/// statement that is there then may be another client's.
+#[test]
+fn the_unnamed_statement_of_another_client_never_runs() {
+    let proxy = proxy(|setup| setup.limit(1).database_line("max_connections = 1"));
+    let (mut client, mut other) = (proxy.connect(), proxy.connect());
+    for (name, sql) in [("b", "BEGIN"), ("s", "SAVEPOINT s"), ("r", "ROLLBACK TO s")] {
+        assert_eq!(prepare(&mut client, name, sql), "1() Z(I)");
+    }
+    for skipped in [close(Target::Statement, ""), parse("", "SELECT 1"), bind("", &[])] {
+        let batch = [bind("unknown", &[]), skipped, SYNC.to_vec()].concat();
+        assert_eq!(prepare(&mut other, "", "SELECT 'of another'"), "1() Z(I)");
+        client.send(&[batch.clone(), run("")].concat());
+        assert_eq!(show(&client.until_ready()), "E(26000) Z(I)");
+        assert_eq!(show(&client.until_ready()), "E(26000) Z(I)", "in a pipeline");
+
+        // A transaction keeps the connection, and none of its messages is a simple query, which
+        // would remove the statement.
+        assert_eq!(prepare(&mut other, "", "SELECT 'of another'"), "1() Z(I)");
+        assert_eq!(answer(&mut client, "b"), "2() C(BEGIN) Z(T)");
+        assert_eq!(answer(&mut client, "s"), "2() C(SAVEPOINT) Z(T)");
+        assert_eq!(client.run(&batch), "E(26000) Z(E)");
+        assert_eq!(answer(&mut client, "r"), "2() C(ROLLBACK) Z(T)");
+        assert_eq!(answer(&mut client, ""), "E(26000) Z(E)", "in a transaction");
+        client.query("ROLLBACK");
+    }
+}
+
+/// The end of the first is not known when the second is sent.
+#[test]
+fn a_statement_prepared_right_behind_a_deallocate_all_is_there() {
+    for mode in MODES {
+        let proxy = shared(mode).limit(2).start();
+        let mut client = proxy.connect();
+        for sql in ["DEALLOCATE ALL", "DISCARD ALL"] {
+            let simple = query(sql);
+            let batch = [parse("all", sql), bind("all", &[]), execute("", 0), SYNC.to_vec()];
+            for all in [simple, batch.concat()] {
+                prepare(&mut client, "s", "SELECT 'before'");
+                client.send(&[all, parse("s", "SELECT 'behind'"), run("s")].concat());
+                assert!(show(&client.until_ready()).contains(&format!("C({sql})")));
+                let behind = show(&client.until_ready());
+                assert_eq!(behind, format!("1() {}", row("behind")), "{mode}, {sql}");
+                assert_eq!(answer(&mut client, "s"), row("behind"), "{mode}, {sql}");
+                client.query("DEALLOCATE ALL");
+            }
+        }
     }
 }
