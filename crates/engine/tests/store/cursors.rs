@@ -38,7 +38,7 @@ impl Subject<'_> {
             (Direction::Up, Place::BelowAll) => in_range.next(),
             (Direction::Up, Place::At(at)) => in_range.find(|(key, _)| key > at),
             (Direction::Down, Place::AboveAll) => in_range.next_back(),
-            (Direction::Down, Place::At(at)) => in_range.filter(|(key, _)| key < at).next_back(),
+            (Direction::Down, Place::At(at)) => in_range.rfind(|(key, _)| key < at),
             _ => None,
         };
         self.place = match (&found, direction) {
@@ -54,7 +54,7 @@ impl Subject<'_> {
         let mut in_range = in_range.map(|(key, value)| (key.clone(), value.clone()));
         let found = match self.order {
             Direction::Up => in_range.find(|(key, _)| &key[..] >= to),
-            Direction::Down => in_range.filter(|(key, _)| &key[..] <= to).next_back(),
+            Direction::Down => in_range.rfind(|(key, _)| &key[..] <= to),
         };
         self.place = match (&found, self.order) {
             (Some((key, _)), _) => Place::At(key.clone()),
