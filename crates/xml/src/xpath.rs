@@ -279,11 +279,11 @@ mod tests {
             .to_owned();
         for index in 0..=random.next_below(4) {
             let axis = AXES[random.next_below(13) as usize].0;
-            let test = ["*", "node()", "node()", "a"][random.next_below(4) as usize];
+            let nodes = ["*", "node()", "node()", "a"][random.next_below(4) as usize];
             let predicate = ["", "", "", "[1]", "[last()]", "[position() > 1]", "[a]"]
                 [random.next_below(7) as usize];
             let separator = if index == 0 { "" } else { "/" };
-            text.push_str(&format!("{separator}{axis}::{test}{predicate}"));
+            text += &[separator, axis, "::", nodes, predicate].concat();
         }
         text
     }
