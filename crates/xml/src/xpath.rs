@@ -244,3 +244,79 @@ impl Query {
 fn outermost_context<N: Clone>(node: &N) -> Context<N> {
     Context { item: Item::Node(node.clone()), position: 1, size: 1 }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_random::SplitMix64;
+
+    use super::ast::{AXES, Method, Start, Step};
+    use super::*;
+    use crate::tree::memory::{Builder, MemoryTree};
+
+    /// A random tree with nested elements of few names, attributes and text.
+    fn tree(random: &mut SplitMix64) -> MemoryTree {
+        let mut builder = Builder::new();
+        builder.start_element(QName::local("a"));
+        builder.declare("p", "urn:p");
+        for _ in 0..30 {
+            match random.next_below(5) {
+                0 | 1 => {
+                    builder.start_element(QName::local(["a", "b"][random.next_below(2) as usize]));
+                    if random.next_chance(0.5) {
+                        builder.attribute(QName::local("a"), "1");
+                    }
+                }
+                2 => builder.text("t"),
+                _ => builder.end_element(),
+            }
+        }
+        builder.finish()
+    }
+
+    fn steps(random: &mut SplitMix64) -> String {
+        let mut text = ["", "/", "//", "(a | //@a)/", "(//node() | //@*)/"]
+            [random.next_below(5) as usize]
+            .to_owned();
+        for index in 0..=random.next_below(4) {
+            let axis = AXES[random.next_below(13) as usize].0;
+            let nodes = ["*", "node()", "node()", "a"][random.next_below(4) as usize];
+            let predicate = ["", "", "", "[1]", "[last()]", "[position() > 1]", "[a]"]
+                [random.next_below(7) as usize];
+            let separator = if index == 0 { "" } else { "/" };
+            text += &[separator, axis, "::", nodes, predicate].concat();
+        }
+        text
+    }
+
+    /// Makes every step of a path collect, sort and remove duplicates.
+    fn sort_all(expr: &mut Expr) {
+        let Expr::Path(path) = expr else { return };
+        for Step { method, .. } in &mut path.steps {
+            *method = Method::Sort;
+        }
+        if let Start::Expr(start) = &mut path.start {
+            sort_all(start);
+        }
+    }
+
+    #[test]
+    fn planned_paths_find_what_sorted_paths_find() {
+        for seed in 0..3_000 {
+            let mut random = SplitMix64::new(seed);
+            let (tree, text) = (tree(&mut random), steps(&mut random));
+            let environment = Environment::default();
+            let query = Query::parse(&text, &Prefixes::new()).expect(&text);
+            let mut sorted = query.clone();
+            sort_all(&mut sorted.expr);
+            for node in tree.nodes().step_by(7) {
+                let planned = query.evaluate(&tree, &node, &environment);
+                assert_eq!(
+                    planned,
+                    sorted.evaluate(&tree, &node, &environment),
+                    "seed {seed}: {text} from {node:?}\n{}",
+                    query.explain(&tree, &environment)
+                );
+            }
+        }
+    }
+}

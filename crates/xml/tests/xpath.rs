@@ -17,24 +17,29 @@ use xpath_support::{LimitReached, Probe, Table, answer, describe, load, prefixes
 /// Answers of libxml2; `tests/data/xpath-oracle.py` writes the file.
 const TABLE: &str = include_str!("data/xpath-libxml2.tsv");
 
-/// Panics with the differences that no known deviation of libxml2 may explain; counts the others.
-fn check(table: &Table) -> BTreeMap<String, usize> {
-    let mut explained = BTreeMap::new();
-    let mut unexplained = String::new();
+/// Panics with the differences that no known deviation of libxml2 may explain. Returns the number of
+/// the others, and how many of them may touch each deviation.
+fn check(table: &Table) -> (usize, BTreeMap<String, usize>) {
+    let mut count = 0;
+    let mut touched = BTreeMap::new();
+    let mut unexplained = Vec::new();
     for (case, ours) in table.differences() {
         if case.deviations.is_empty() {
             let document = &table.documents[case.document];
             let (context, expression, expected) = (case.context, &case.expression, &case.expected);
-            unexplained.push_str(&format!(
+            unexplained.push(format!(
                 "{expression}\n  from node {context} of {document}\n  ours:    {ours}\n  \
                  libxml2: {expected}\n"
             ));
         } else {
-            *explained.entry(case.deviations.clone()).or_default() += 1;
+            count += 1;
+            for name in case.deviations.split(',') {
+                *touched.entry(name.to_owned()).or_default() += 1;
+            }
         }
     }
-    assert!(unexplained.is_empty(), "{unexplained}");
-    explained
+    assert!(unexplained.is_empty(), "{}", unexplained.concat());
+    (count, touched)
 }
 
 #[test]
@@ -64,10 +69,10 @@ fn generated_expressions_have_the_answers_of_libxml2() {
             println!("skipped: python3 or libxml2 is not installed");
             return;
         };
-        let explained = check(&table);
-        let count: usize = explained.values().sum();
-        println!("seed {seed}: {} cases, {count} differ by deviations:", table.cases.len());
-        println!("{explained:#?}");
+        let (count, touched) = check(&table);
+        let flagged = table.cases.iter().filter(|case| !case.deviations.is_empty()).count();
+        let cases = table.cases.len();
+        println!("seed {seed}: {cases} cases, {flagged} may deviate, {count} do: {touched:?}");
     }
 }
 
@@ -122,6 +127,7 @@ fn deviations_of_libxml2_are_not_ours() {
         ("<a/>", "count(*/namespace::xml:*)", "number 0000000000000000"),
         // A processing instruction without content has an empty string-value, which is no number.
         ("<a><?t?></a>", "boolean(a/node()[number() = 0])", "boolean false"),
+        ("<a><?t?></a>", "a != a/processing-instruction()", "boolean false"),
         // White space before the first ID.
         ("<a><b xml:id='i'/></a>", "id(' i')", "nodes 2"),
         // `mod` needs white space where a name could go on.
@@ -136,7 +142,7 @@ fn deviations_of_libxml2_are_not_ours() {
 fn an_index_gives_the_answers_of_a_walk() {
     let table = Table::parse(TABLE);
     let trees: Vec<_> = table.documents.iter().map(|text| load(text)).collect();
-    for case in &table.cases {
+    for case in table.cases.iter().step_by(3) {
         let tree = &trees[case.document];
         let Ok(query) = Query::parse(&case.expression, &prefixes()) else { continue };
         let node = tree.nodes().nth(case.context).expect("a node");

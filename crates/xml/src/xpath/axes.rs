@@ -16,7 +16,9 @@ pub(crate) fn axis<'a, T: Tree>(
     let itself = || Box::new(std::iter::once(Ok(item.clone())));
     let node = match item {
         Item::Node(node) => node,
-        Item::Namespace { element, .. } => return axis_of_namespace(tree, axis, item, element),
+        Item::Namespace { element, .. } => {
+            return Ok(axis_of_namespace(tree, axis, item, element));
+        }
     };
     Ok(match axis {
         Axis::Itself => itself(),
@@ -50,10 +52,10 @@ fn axis_of_namespace<'a, T: Tree>(
     axis: Axis,
     item: &Found<T>,
     element: &T::Node,
-) -> Result<Items<'a, T>, Failure<T>> {
+) -> Items<'a, T> {
     let parent = || std::iter::once(Ok(Item::Node(element.clone())));
     let itself = || std::iter::once(Ok(item.clone()));
-    Ok(match axis {
+    match axis {
         Axis::Itself | Axis::DescendantOrSelf => Box::new(itself()),
         Axis::Parent => Box::new(parent()),
         Axis::Ancestor => Box::new(parent().chain(ancestors(tree, element))),
@@ -66,7 +68,7 @@ fn axis_of_namespace<'a, T: Tree>(
         | Axis::Descendant
         | Axis::FollowingSibling
         | Axis::PrecedingSibling => Box::new(std::iter::empty()),
-    })
+    }
 }
 
 /// Returns whether a node passes a test on an axis.

@@ -259,10 +259,15 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(match step.method {
             Method::Concatenate => self.concatenate(items, step),
             Method::Merge => {
-                let open = move |item: &Found<T>| self.from_one(item, step);
+                let open = move |item: &Found<T>| self.find(item, step);
                 Box::new(MergeNested::new(tree, items, open))
             }
-            Method::Outermost => self.concatenate(order::outermost(tree, items), step),
+            // Merged, because an attribute passes `node()` and belongs before the descendants of
+            // an ancestor that follow it.
+            Method::Outermost => {
+                let open = move |item: &Found<T>| self.find(item, step);
+                Box::new(MergeNested::new(tree, order::outermost(tree, items), open))
+            }
             Method::FirstToEnd => self.concatenate(order::first_to_end(tree, items)?, step),
             Method::LastToStart => {
                 let last = order::last::<T>(items).into_iter();
@@ -282,7 +287,7 @@ impl<'a, T: Tree> Run<'a, T> {
     fn concatenate(self, items: Items<'a, T>, step: &'a Step) -> Items<'a, T> {
         let turn = step.method != Method::Concatenate && step.axis.is_reverse();
         let from_each = items.map(move |item| {
-            let found = self.from_one(&item?, step)?;
+            let found = self.find(&item?, step)?;
             if !turn {
                 return Ok(found);
             }
@@ -298,7 +303,7 @@ impl<'a, T: Tree> Run<'a, T> {
     }
 
     /// Returns what a step finds for one context node, in the order of the axis.
-    fn from_one(self, item: &Found<T>, step: &'a Step) -> Result<Items<'a, T>, Failure<T>> {
+    fn find(self, item: &Found<T>, step: &'a Step) -> Result<Items<'a, T>, Failure<T>> {
         let items = match self.indexed(item, step)? {
             Some(items) => items,
             None => self.walked(item, step)?,

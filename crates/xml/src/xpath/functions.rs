@@ -127,9 +127,10 @@ impl<'a, T: Tree> Call<'a, '_, T> {
 
     /// A part of the name of the context node or of the first node of the argument.
     fn name(&self, part: Function) -> Result<String, Failure<T>> {
-        let first = match self.arguments.is_empty() {
-            true => Some(self.context.item.clone()),
-            false => self.nodes()?.next().transpose()?,
+        let first = if self.arguments.is_empty() {
+            Some(self.context.item.clone())
+        } else {
+            self.nodes()?.next().transpose()?
         };
         Ok(match first {
             None => String::new(),

@@ -77,13 +77,10 @@ fn merge_runs<T: Tree>(
 }
 
 /// Returns the node at a position, counted from 1, and reads no further.
-pub(crate) fn nth<'a, T: Tree>(
+pub(crate) fn nth<'a, T: Tree + 'a>(
     items: Items<'a, T>,
     position: usize,
-) -> impl Iterator<Item = Result<Found<T>, Failure<T>>> + 'a
-where
-    T: 'a,
-{
+) -> impl Iterator<Item = Result<Found<T>, Failure<T>>> + 'a {
     let mut pending = Some(items);
     std::iter::from_fn(move || {
         let mut items = pending.take()?;
@@ -257,7 +254,8 @@ impl<T: Tree> Iterator for MergeUnion<'_, T> {
 ///
 /// The stack holds the children not yet returned of a chain of nested context nodes. Before a child
 /// is returned, the context nodes that precede it are opened: they are below an earlier sibling of
-/// that child, so all of their children precede it too.
+/// that child, so all of their children precede it too. The same holds for the descendants of
+/// outermost nodes, between which only attributes and namespace nodes come.
 pub(crate) struct MergeNested<'a, T: Tree, F> {
     tree: &'a T,
     contexts: Side<'a, T>,

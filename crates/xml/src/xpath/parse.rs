@@ -221,12 +221,11 @@ impl<'t> Parser<'t> {
         self.skip_space();
         let rest = self.rest();
         let symbol = SYMBOLS.iter().find(|(symbol, _)| rest.starts_with(symbol));
-        let (infix, length) = match symbol {
-            Some((symbol, infix)) => (*infix, symbol.len()),
-            None => {
-                let word = &rest[..name_length(rest)];
-                (Infix::of_word(word)?, word.len())
-            }
+        let (infix, length) = if let Some((symbol, infix)) = symbol {
+            (*infix, symbol.len())
+        } else {
+            let word = &rest[..name_length(rest)];
+            (Infix::of_word(word)?, word.len())
         };
         (infix.level() >= level).then_some((infix, self.at + length))
     }

@@ -202,7 +202,7 @@ class Documents:
         self.budget = rng.randint(3, 40) if shape == "mixed" else rng.randint(20, 60)
         self.ids = 0
         before = rng.choice(["", "", "<!--before-->", "<?t one?>"])
-        after = rng.choice(["", "", "<!--after-->", "<?u?>"])
+        after = rng.choice(["", "", "<!--after-->", "<?u after?>"])
         namespaces = ' xmlns:p="urn:p" xmlns:q="urn:q"'
         if rng.random() < 0.2:
             namespaces += ' xmlns="urn:default"'
@@ -244,7 +244,7 @@ class Documents:
             return f"<![CDATA[{self.rng.choice(['1', '<b>', 'x'])}]]>"
         if kind < 0.95:
             return f"<!--{self.rng.choice(['c', '1', 'two words'])}-->"
-        return self.rng.choice(["<?t one?>", "<?u 2?>", "<?t?>"])
+        return self.rng.choice(["<?t one?>", "<?u 2?>", "<?t three?>"])
 
 
 AXES = (
@@ -429,7 +429,8 @@ def deviations(expression, text, on_attribute, result):
         names.append("following-of-attribute")
     if re.search(r"\bpreceding::", expression) and re.search(r"(-->|\?>)$", text):
         names.append("preceding-first-child")
-    if re.search(r"//(\.(?!\.)|self::node\(\))", expression):
+    # libxml2 takes another way for expressions without these three characters.
+    if re.search(r"//\.(?!\.)", expression) and not re.search(r"[(@\[]", expression):
         names.append("abbreviated-self")
     if "namespace::" in expression:
         if 'xmlns=""' in text:
@@ -438,12 +439,10 @@ def deviations(expression, text, on_attribute, result):
             names.append("prefixed-namespace-test")
         if "[" in expression or not result.startswith("nodes"):
             names.append("namespace-order")
-    if re.search(r"[0-9]{7}|0\.0000", expression):
+    if re.search(r"[0-9]{10}|0\.0000", expression):
         names.append("exponent")
     if re.search(r"\bid\((?!')", expression) or "id(' " in expression:
         names.append("id-after-space")
-    if "number()" in expression and re.search(r"<\?\w\?>", text):
-        names.append("empty-instruction")
     if " div " in expression:
         names.append("digits")
     return ",".join(names)

@@ -156,11 +156,22 @@ pub(crate) fn answer(tree: &MemoryTree, context: usize, expression: &str) -> Str
     describe(tree, &value.expect("a tree in memory can be read"))
 }
 
-/// Writes a value as `xpath-oracle.py` does.
+/// What orders the nodes of a tree in memory.
+fn place(item: &Item<NodeIndex>) -> (NodeIndex, Option<&str>) {
+    match item {
+        Item::Node(node) => (*node, None),
+        Item::Namespace { element, binding } => (*element, Some(&binding.prefix)),
+    }
+}
+
+/// Writes a value as `xpath-oracle.py` does; panics if a node-set is not in document order or has
+/// duplicates.
 pub(crate) fn describe(tree: &MemoryTree, value: &Value<NodeIndex>) -> String {
     let number = |wanted: &NodeIndex| tree.nodes().position(|node| node == *wanted);
     match value {
         Value::Nodes(items) => {
+            let places: Vec<_> = items.iter().map(place).collect();
+            assert!(places.is_sorted_by(|a, b| a < b), "not in document order: {places:?}");
             let names = items.iter().map(|item| match item {
                 Item::Node(node) => format!(" {}", number(node).unwrap_or(usize::MAX)),
                 Item::Namespace { element, binding } => {
