@@ -1,5 +1,11 @@
 //! The reader of XML text: what it gives, what it refuses and where, and its bounds.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails at once and may say why"
+)]
+
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 
