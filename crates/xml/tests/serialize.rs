@@ -1,5 +1,11 @@
 //! Text that is written: it gives the same events again, and the canonical form is libxml2's.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails at once and may say why"
+)]
+
 use std::fmt::Write as _;
 use std::fs;
 use std::sync::Arc;

@@ -1,5 +1,11 @@
 //! Documents of the generator: their numbers, references, distributions and validity.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails at once and may say why"
+)]
+
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::fs;

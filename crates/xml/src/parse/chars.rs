@@ -86,9 +86,7 @@ pub(crate) fn is_allowed(character: char) -> bool {
 /// Returns the place of the first character that XML does not allow, with the character.
 pub(crate) fn first_forbidden(text: &str) -> Option<(usize, char)> {
     // Few texts need the second loop. The first has no branches, so that it is fast.
-    let suspicious = |byte: u8| {
-        (byte < b' ') & (byte != b'\t') & (byte != b'\n') & (byte != b'\r') | (byte == 0xEF)
-    };
+    let suspicious = |byte: u8| matches!(byte, 0..=8 | 11 | 12 | 14..=31 | 0xEF);
     if !text.bytes().fold(false, |found, byte| found | suspicious(byte)) {
         return None;
     }

@@ -1,5 +1,7 @@
 //! Documents from a seed: well-formed ones, and what is left of them after small changes.
 
+#![allow(dead_code, reason = "each test uses a part of this")]
+
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
