@@ -102,8 +102,11 @@ impl Peers {
             client.writer().write_all(&message)?;
             client.write_tls(&mut wire)?;
             let started = Instant::now();
-            server.read_tls(&mut &wire[..])?;
-            server.process_new_packets()?;
+            let mut rest = &wire[..];
+            while !rest.is_empty() {
+                server.read_tls(&mut rest)?;
+                server.process_new_packets()?;
+            }
             server.reader().read_exact(&mut received)?;
             server.writer().write_all(&message)?;
             wire.clear();

@@ -374,6 +374,7 @@ impl Upstreams {
         self.connections.slots()
     }
 
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn len(&self) -> usize {
         self.connections.len()
     }
