@@ -707,12 +707,11 @@ pub(crate) fn from_server(
 ) -> Result<Verdict, Malformed> {
     // Made only where there is no client: this is done for every message of a server.
     let mut nobody;
-    let client = match client {
-        Some(client) => client,
-        None => {
-            nobody = ClientSession::default();
-            &mut nobody
-        }
+    let client = if let Some(client) = client {
+        client
+    } else {
+        nobody = ClientSession::default();
+        &mut nobody
     };
     let there = &mut server.statements;
     let verdict = server.replies.received(tag, |owed, fate| {
