@@ -5,7 +5,8 @@
 //!
 //! * Cohorts that spent as long at the same populations have the same work under every shape. Where
 //!   the limit rests, several hundred cohorts are of some dozens of kinds.
-//! * Shapes that differ only on a side of the top where no population was seen are equal.
+//! * Shapes that differ only on a side of the top where no population was seen are equal, and so is
+//!   the work of a cohort under shapes that differ only on a side where it was not.
 //!
 //! The sums go over the cohorts one by one all the same, in their order: so the result is that of
 //! the plain formula to the last bit, and no decision depends on what was found to be alike.
@@ -39,6 +40,8 @@ struct CohortKind {
     spent: Vec<PlacedTime>,
     /// The place of the population that they were at last.
     last: usize,
+    /// Whether some have ended: only then it matters how much work that took.
+    has_ended: bool,
 }
 
 /// Equal for cohorts of one kind: populations, seconds by their bits, whether they are old, and the
@@ -86,6 +89,7 @@ impl Evidence {
         let mut known = HashMap::new();
         for cohort in &progress.ended {
             let kind = evidence.kind(&mut known, cohort);
+            evidence.kinds[kind].has_ended = true;
             evidence.ended.push((cohort.count, kind));
             evidence.number += cohort.count;
         }
@@ -107,7 +111,8 @@ impl Evidence {
                 is_old: spent.epoch == 0,
             });
             let spent = spent.collect();
-            self.kinds.push(CohortKind { spent, last: self.place(cohort.last.1) });
+            let last = self.place(cohort.last.1);
+            self.kinds.push(CohortKind { spent, last, has_ended: false });
             self.kinds.len() - 1
         })
     }
@@ -128,27 +133,37 @@ impl Evidence {
                 levels.iter().map(|&level| shapes[0].distance(level)).collect();
             let is_below = distances.iter().any(|&distance| distance < 0.0);
             let is_above = distances.iter().any(|&distance| distance >= 0.0);
+            let sides: Vec<[bool; 2]> =
+                self.kinds.iter().map(|kind| kind.sides(&distances)).collect();
+            let mut all_terms: Vec<Vec<KindTerms>> = Vec::with_capacity(PER_TOP);
             for (index, shape) in shapes.iter().enumerate() {
-                let twin = twin(index, is_below, is_above);
-                if twin < index {
-                    fits.push(fits[first + twin]);
+                let equal = twin(index, is_below, is_above);
+                if equal < index {
+                    fits.push(fits[first + equal]);
+                    all_terms.push(Vec::new());
                     continue;
                 }
-                let ln_rates = levels.iter().zip(&distances);
-                let ln_rates: Vec<f64> = ln_rates
+                let ln_rates: Vec<f64> = (levels.iter().zip(&distances))
                     .map(|(level, &distance)| shape.ln_share_at(distance) - level.ln())
                     .collect();
-                fits.push(self.fit(&ln_rates));
+                let rates: Vec<f64> = ln_rates.iter().map(|rate| rate.exp()).collect();
+                let terms = self.kinds.iter().zip(&sides).enumerate();
+                let terms = terms.map(|(number, (kind, &[is_below, is_above]))| {
+                    let equal = twin(index, is_below, is_above);
+                    // Where some cohort was on a side, the first shapes of that side are there.
+                    let known = if equal < index { all_terms[equal].get(number) } else { None };
+                    known.copied().unwrap_or_else(|| kind.terms(&rates, &ln_rates))
+                });
+                let terms: Vec<KindTerms> = terms.collect();
+                fits.push(self.fit(&terms));
+                all_terms.push(terms);
             }
         }
         fits
     }
 
-    /// How likely a shape is under which a transaction receives work at these rates.
-    fn fit(&self, ln_rates: &[f64]) -> ShapeFits {
-        let rates: Vec<f64> = ln_rates.iter().map(|rate| rate.exp()).collect();
-        let terms: Vec<KindTerms> =
-            self.kinds.iter().map(|kind| kind.terms(&rates, ln_rates)).collect();
+    /// How likely a shape is under which the kinds of cohorts contribute these terms.
+    fn fit(&self, terms: &[KindTerms]) -> ShapeFits {
         let (mut ln_work, mut ln_rate, mut powers) = (0.0, 0.0, ShapeFits::default());
         for &(count, kind) in &self.ended {
             let terms = &terms[kind];
@@ -178,6 +193,13 @@ fn add(powers: &mut ShapeFits, count: f64, terms: &KindTerms) {
 }
 
 impl CohortKind {
+    /// Whether they were at populations below the top, and at others, by the distances of all.
+    fn sides(&self, distances: &[f64]) -> [bool; 2] {
+        let mut seen = self.spent.iter().map(|spent| distances[spent.place]);
+        let is_below = seen.clone().any(|distance| distance < 0.0);
+        [is_below, seen.any(|distance| distance >= 0.0)]
+    }
+
     fn terms(&self, rates: &[f64], ln_rates: &[f64]) -> KindTerms {
         // Work received before the epochs that are remembered, and in all.
         let (mut before, mut all) = (0.0, 0.0);
@@ -191,7 +213,8 @@ impl CohortKind {
             *power -= before;
         }
         let ln_rate = ln_rates.get(self.last).copied().unwrap_or(0.0);
-        KindTerms { powers, ln_work: all.ln(), ln_rate }
+        let ln_work = if self.has_ended { all.ln() } else { 0.0 };
+        KindTerms { powers, ln_work, ln_rate }
     }
 }
 
