@@ -271,14 +271,14 @@ mod tests {
     /// transactions, tops below, among and above what was seen: not a bit differs.
     #[test]
     fn what_is_computed_once_is_the_plain_formula_to_the_last_bit() {
-        let courses: [(&[(u32, u32)], f64, f64); 4] = [
-            (&[(12, 8)], 0.5, 20.0),
-            (&[(4, 10), (10, 10), (40, 20), (100, 20)], 0.5, 20.0),
-            (&[(120, 20), (3, 2), (120, 15)], 2.0, 60.0),
-            (&[(200, 30)], 5.0, 300.0),
+        let courses = [
+            (vec![(12, 8)], 0.5, 20.0),
+            (vec![(4, 10), (10, 10), (40, 20), (100, 20)], 0.5, 20.0),
+            (vec![(120, 20), (3, 2), (120, 15)], 2.0, 60.0),
+            (vec![(200, 30)], 5.0, 300.0),
         ];
         for (limits, alone_tps, knee) in courses {
-            let progress = progress(limits, alone_tps, knee);
+            let progress = progress(&limits, alone_tps, knee);
             for highest in [7.0, 64.0, 300.0] {
                 let shapes = shapes(highest);
                 let fits = Evidence::of(&progress).fits(&shapes, highest);
