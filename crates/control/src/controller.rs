@@ -19,6 +19,12 @@ pub trait Controller: Send {
         IntervalRule::default()
     }
 
+    /// Returns the limit that was set by hand and that nothing may exceed, not even for the sake of
+    /// a response time; `None` where the bounds alone say what is allowed.
+    fn highest_by_hand(&self) -> Option<Mpl> {
+        None
+    }
+
     /// The limit for the next interval, `n*(t_(i+1))`, given what the last one showed.
     fn decide(&mut self, observation: &Observation, draw: Draw) -> Decision;
 

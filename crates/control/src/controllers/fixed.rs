@@ -28,6 +28,10 @@ impl Controller for Fixed {
         self.limit
     }
 
+    fn highest_by_hand(&self) -> Option<Mpl> {
+        Some(self.limit)
+    }
+
     fn decide(&mut self, _observation: &Observation, _draw: Draw) -> Decision {
         Decision { limit: self.limit, reason: Reason::Fixed }
     }

@@ -27,15 +27,19 @@
 //! * **When it is missed by little**, so that only 20 times the number of a judgement shows it, the
 //!   ceiling is lowered by a twentieth.
 //! * **When no limit keeps it**, it is said ([`GoalStatus::is_impossible`]), and the ceiling is
-//!   where the class's response time is lowest, or the highest limit at which it is at most a tenth
-//!   longer. Not where throughput is highest: a goal that is missed by a hair must not be given up
-//!   altogether. The search is made again later.
+//!   where the goal is nearest, or the highest limit that is about as near. Not where throughput is
+//!   highest: a goal that is missed by a hair must not be given up altogether. It is said only if
+//!   every limit that was tried is shown to miss it, from the lowest to the highest there is use
+//!   for, or until it is hopeless to go on, and the nearest one twice. Where that is not shown, the
+//!   ceiling is the same, and it is not said. The search is made again later.
+//! * **A limit that was set by hand** ([`Controller::highest_by_hand`]) is the highest of all: the
+//!   goal asks for lower limits only.
 //!
-//! **A judgement** needs 100 transactions of the class for p95, 500 for p99 and 50 for the mean;
-//! see [`tally`] for its error. While the class has fewer in a minute nothing is done for it, and a
-//! search that was under way is given up. What was begun before a move of the limit does not
-//! count: after a move nothing is taken for half a second, or twice the class's mean response time
-//! up to 10 s.
+//! **A judgement** needs 100 transactions of the class for p95, 500 for p99 and 50 for the mean,
+//! and two intervals; see [`tally`] for its error. While the class has fewer in a minute nothing is
+//! done for it, and a search that was under way is given up. What was begun before a move of the
+//! limit does not count: after a move nothing is taken for half a second, or twice the class's mean
+//! response time up to 10 s.
 //!
 //! **No oscillation.** Trials of a higher ceiling and repeated searches for an impossible goal wait
 //! 30 s at first and twice as long after each that failed, up to 600 s; also when a ceiling that
@@ -54,7 +58,8 @@
 //! * Transactions that are refused or give up in the queue have no response time: they are counted
 //!   in the metrics, and not in the goal. Nor are those that were discounted as overdue.
 //! * A load that changes faster than a search, which takes 10 to 20 judgements, is chased.
-//! * The search takes the response time for a function of the limit with one trough.
+//! * The search takes the response time for a function of the limit that has no second trough
+//!   beyond limits at which it is twice as long as in the first.
 //! * The error is that of one judgement. A class that is exactly at its goal is said to miss it in
 //!   about one judgement of a hundred; ceilings are taken with a margin so that it is not there.
 
@@ -179,6 +184,8 @@ pub struct KeepGoal {
     due_s: f64,
     /// The mean response time at the ceiling when a trial failed.
     failed_s: Option<f64>,
+    /// The last search has found no limit that is shown to keep the goal, and none was seen since.
+    is_unkept: bool,
     status: GoalStatus,
 }
 
@@ -193,7 +200,11 @@ impl KeepGoal {
         make: impl Fn(&Setting) -> Box<dyn Controller> + Send + 'static,
     ) -> KeepGoal {
         let inner = make(setting);
-        let (limit, range) = (inner.start(), setting.bounds);
+        // What was set by hand is the most: a goal asks for less, and never for more.
+        let bounds = setting.bounds;
+        let range =
+            inner.highest_by_hand().map_or(bounds, |highest| bounds.capped_at(highest.get()));
+        let (limit, setting) = (inner.start(), Setting { bounds: range, ..*setting });
         let status = GoalStatus {
             is_met: None,
             is_impossible: false,
@@ -203,7 +214,7 @@ impl KeepGoal {
         KeepGoal {
             goal,
             class,
-            setting: *setting,
+            setting,
             make: Box::new(make),
             inner,
             range,
@@ -218,18 +229,21 @@ impl KeepGoal {
             wait_s: WAIT_LEAST_S,
             due_s: 0.0,
             failed_s: None,
+            is_unkept: false,
             status,
         }
     }
 
     fn seen(&self, tally: &ResponseTally) -> GoalSeen {
-        let ratio = tally.ratio(self.goal);
-        GoalSeen { count: tally.count(), ratio, mean_s: tally.mean_s() }
+        tally.seen(self.goal)
     }
 
-    fn judged(&mut self, is_met: bool, tally: &ResponseTally) -> GoalSeen {
+    /// Keeps what a judgement says; one that is undecided does not change what was said before.
+    fn judged(&mut self, verdict: GoalVerdict, tally: &ResponseTally) -> GoalSeen {
         let seen = self.seen(tally);
-        (self.status.is_met, self.status.seen) = (Some(is_met), seen);
+        if verdict != GoalVerdict::Undecided {
+            (self.status.is_met, self.status.seen) = (Some(verdict == GoalVerdict::Kept), seen);
+        }
         seen
     }
 
@@ -251,18 +265,18 @@ impl KeepGoal {
             || self.overall.is_long(self.goal) && self.overall.is_violated(self.goal);
         if is_missed {
             let tally = if here.is_violated(self.goal) { here } else { self.overall };
-            if !self.status.is_impossible || self.due_s <= self.now_s {
+            if !self.is_unkept || self.due_s <= self.now_s {
                 return self.search(seen, &tally);
             }
-            self.judged(false, &tally);
+            self.judged(GoalVerdict::Violated, &tally);
         }
         if self.overall.is_long(self.goal) {
             self.overall = ResponseTally::default();
         }
         let verdict = here.judge(self.goal, false);
         if verdict == Some(GoalVerdict::Kept) {
-            self.judged(true, &here);
-            self.status.is_impossible = false;
+            self.judged(GoalVerdict::Kept, &here);
+            (self.status.is_impossible, self.is_unkept) = (false, false);
         }
         if let Some(decision) = verdict.and_then(|_| self.relieve(seen, &here)) {
             return decision;
@@ -294,7 +308,7 @@ impl KeepGoal {
             let range = range(self.setting.bounds.min(), self.range.max());
             let seen = self.seen(here);
             let start = self.limit;
-            return Some(self.adopt(range, start, seen));
+            return Some(self.adopt(range, start, GoalReason::NoFloor(seen)));
         }
         let highest = self.setting.bounds.max().get();
         let is_held = f64::from(seen.limit.get()) >= AT_CEILING * f64::from(ceiling)
@@ -321,7 +335,7 @@ impl KeepGoal {
         }
         let long = std::mem::take(&mut self.long);
         let limit = seen.limit.get();
-        if long.ratio(self.goal) <= 1.0 || self.status.is_impossible || limit <= 1 {
+        if long.ratio(self.goal) <= 1.0 || self.is_unkept || limit <= 1 {
             return None;
         }
         let lower = whole(f64::from(limit) / RAISE_LEAST).clamp(1, limit - 1);
@@ -329,8 +343,8 @@ impl KeepGoal {
         // Nothing to trim where the floor is above it.
         let range = Bounds::new(self.range.min(), lower).ok()?;
         self.put_off();
-        let seen = self.judged(false, &long);
-        Some(self.adopt(range, lower, seen))
+        let seen = self.judged(GoalVerdict::Violated, &long);
+        Some(self.adopt(range, lower, GoalReason::Trim(seen)))
     }
 
     /// The next trial waits for twice as long.
@@ -341,7 +355,7 @@ impl KeepGoal {
 
     /// Begins to look for a limit that keeps the goal.
     fn search(&mut self, seen: &Observation, tally: &ResponseTally) -> Decision {
-        let missed = self.judged(false, tally);
+        let missed = self.judged(GoalVerdict::Violated, tally);
         self.failed_s = None;
         self.put_off();
         let present = seen.limit.get().min(seen.concurrency_peak.max(1));
@@ -351,7 +365,7 @@ impl KeepGoal {
         let is_far = self.range == bounds || missed.ratio > FAR;
         let step = if is_far { RAISE_MOST } else { RAISE };
         let level = allowed.clamp(Mpl::at_least_one(present)).get();
-        let mut search = GoalSearch::new(level, tally, allowed, step);
+        let mut search = GoalSearch::new(self.goal, level, tally, allowed, step);
         let next = search.next();
         self.task = GoalTask::Search(search);
         self.follow(next, missed)
@@ -365,18 +379,30 @@ impl KeepGoal {
                 let reason = Reason::Goal(GoalReason::Search(seen));
                 Decision { limit: Mpl::at_least_one(level), reason }
             }
-            NextMeasurement::Found { floor, ceiling } => {
+            NextMeasurement::Found { floor, ceiling, seen } => {
                 (self.status.is_met, self.status.seen) = (Some(true), seen);
-                self.status.is_impossible = false;
+                (self.status.is_impossible, self.is_unkept) = (false, false);
                 self.raise = RAISE;
                 let highest = self.without_need(ceiling);
-                self.adopt(range(floor.min(highest), highest), ceiling, seen)
+                let floor = floor.min(highest);
+                let reason = if highest == ceiling {
+                    GoalReason::Ceiling { ceiling, seen }
+                } else if ceiling > self.limit {
+                    GoalReason::Floor { floor, seen }
+                } else {
+                    GoalReason::Passed(seen)
+                };
+                self.adopt(range(floor, highest), ceiling, reason)
             }
-            NextMeasurement::Impossible { best } => {
-                (self.status.is_met, self.status.seen) = (Some(false), seen);
-                self.status.is_impossible = true;
-                self.adopt(range(self.setting.bounds.min(), best), best, seen);
-                Decision { limit: self.limit, reason: Reason::Goal(GoalReason::Impossible(seen)) }
+            NextMeasurement::NotFound { is_impossible, nearest, highest, seen } => {
+                (self.status.is_impossible, self.is_unkept) = (is_impossible, true);
+                let reason = if is_impossible {
+                    (self.status.is_met, self.status.seen) = (Some(false), seen);
+                    GoalReason::Impossible { highest, seen }
+                } else {
+                    GoalReason::Unclear(seen)
+                };
+                self.adopt(range(self.setting.bounds.min(), nearest), nearest, reason)
             }
         }
     }
@@ -388,7 +414,7 @@ impl KeepGoal {
     }
 
     /// From now on the inner controller chooses from `range`, and begins at `start` if that is new.
-    fn adopt(&mut self, range: Bounds, start: Mpl, seen: GoalSeen) -> Decision {
+    fn adopt(&mut self, range: Bounds, start: Mpl, reason: GoalReason) -> Decision {
         if range != self.range {
             let start = range.clamp(start);
             self.inner = (self.make)(&Setting { bounds: range, start, ..self.setting });
@@ -399,8 +425,7 @@ impl KeepGoal {
         (self.window, self.overall) = (GoalWindow::default(), ResponseTally::default());
         self.long = ResponseTally::default();
         self.status.ceiling = range.max();
-        let reason = Reason::Goal(GoalReason::Ceiling { ceiling: range.max(), seen });
-        Decision { limit: self.limit, reason }
+        Decision { limit: self.limit, reason: Reason::Goal(reason) }
     }
 
     /// Holds a level of a search until it can be judged.
@@ -408,15 +433,14 @@ impl KeepGoal {
         self.window.add(seen, self.class);
         let (tally, limit) = (self.window.tally, Mpl::at_least_one(search.level));
         let reason = Reason::Goal(GoalReason::Search(self.seen(&tally)));
-        let Some(verdict) = tally.judge(self.goal, true) else {
+        let Some((verdict, next)) = search.take(&tally) else {
             if self.window.since_s >= JUDGED_WITHIN_S {
                 return self.give_up();
             }
             self.task = GoalTask::Search(search);
             return Decision { limit, reason };
         };
-        let measured = self.judged(verdict == GoalVerdict::Kept, &tally);
-        let next = search.take(&tally, verdict);
+        let measured = self.judged(verdict, &tally);
         self.task = GoalTask::Search(search);
         self.follow(next, measured)
     }
@@ -428,13 +452,14 @@ impl KeepGoal {
         let measured = self.seen(&tally);
         match tally.judge(self.goal, true) {
             Some(GoalVerdict::Kept) => {
-                self.judged(true, &tally);
+                self.judged(GoalVerdict::Kept, &tally);
                 self.raise = (self.raise * self.raise).min(RAISE_MOST);
                 let higher = Mpl::at_least_one(higher);
                 self.failed_s = None;
-                self.adopt(range(self.range.min(), higher), higher, measured)
+                let reason = GoalReason::Ceiling { ceiling: higher, seen: measured };
+                self.adopt(range(self.range.min(), higher), higher, reason)
             }
-            Some(GoalVerdict::Violated) => {
+            Some(GoalVerdict::Violated | GoalVerdict::Undecided) => {
                 self.put_off();
                 self.raise = self.raise.sqrt().max(RAISE_LEAST);
                 self.resume(GoalReason::Back(measured))

@@ -29,13 +29,34 @@ reasons! {
             /// What was measured there.
             seen: GoalSeen,
         } = "goal_ceiling" => "goal: kept up to {ceiling}: {seen}";
+        /// A class that queued at lower limits has it kept from this one on.
+        Floor {
+            /// The lowest limit that keeps it.
+            floor: Mpl,
+            /// What was measured at the highest one that was tried.
+            seen: GoalSeen,
+        } = "goal_floor" => "goal: kept from {floor} on: {seen}";
+        /// The limit that missed it keeps it now, unchanged: no lower one is needed.
+        Passed(seen: GoalSeen) = "goal_passed" =>
+            "goal: kept again, what missed it has passed: {seen}";
+        /// Only many transactions show that it is missed: the ceiling is a twentieth lower.
+        Trim(seen: GoalSeen) = "goal_trim" => "goal: missed by little, one step lower: {seen}";
+        /// There is slack, and limits are allowed again that were too low once.
+        NoFloor(seen: GoalSeen) = "goal_no_floor" => "goal: slack, lower limits too: {seen}";
         /// There is slack, and a higher limit is tried.
         Raise(seen: GoalSeen) = "goal_raise" => "goal: slack, trying more: {seen}";
-        /// The higher limit did not keep it.
-        Back(seen: GoalSeen) = "goal_back" => "goal: more would miss it: {seen}";
-        /// No limit keeps it.
-        Impossible(seen: GoalSeen) = "goal_impossible" =>
-            "goal: no limit keeps it, the nearest: {seen}";
+        /// The higher limit is not shown to keep it.
+        Back(seen: GoalSeen) = "goal_back" => "goal: more is not shown to keep it: {seen}";
+        /// Every limit that was tried is shown to miss it, the nearest ones more than once.
+        Impossible {
+            /// The highest limit that was tried.
+            highest: Mpl,
+            /// What was measured at the nearest one.
+            seen: GoalSeen,
+        } = "goal_impossible" => "goal: no limit up to {highest} keeps it, the nearest: {seen}";
+        /// No limit is shown to keep it, and not every one to miss it.
+        Unclear(seen: GoalSeen) = "goal_unclear" =>
+            "goal: no limit is shown to keep it, the nearest: {seen}";
         /// Too few transactions of the class to go on.
         TooFew = "goal_too_few" => "goal: too few transactions to judge";
     }

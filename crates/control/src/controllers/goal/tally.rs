@@ -4,8 +4,9 @@
 //! add up exactly, percentiles of intervals do not. The standard error of a share of n independent
 //! transactions is √(q·(1 − q)/n) where q may be late, that of a mean is s/√n. Transactions of one
 //! interval are not independent: a slow second makes all of them late. So the variance is
-//! multiplied by how much the intervals' sums vary beyond that, once there are three intervals.
+//! multiplied by how much the intervals' sums vary beyond that, and a judgement needs two of them.
 
+use super::GoalSeen;
 use crate::{ClassObservation, ResponseGoal, ResponseStatistic, Timing};
 
 /// Standard errors above the goal at which it is violated, and below at which it is kept.
@@ -26,8 +27,12 @@ const LONGEST: f64 = 4.0;
 const SHARE_MARGINS: [f64; 2] = [0.9, 0.8];
 const MEAN_MARGINS: [f64; 2] = [0.97, 0.93];
 
-/// Bounds of the factor by which intervals vary more than independent transactions.
+/// The highest factor by which intervals vary more than independent transactions.
 const DISPERSION_MAX: f64 = 10.0;
+
+/// Intervals from which on it is known how much they vary. One slow second makes everything in it
+/// late: alone it says nothing about a limit.
+const INTERVALS_LEAST: f64 = 2.0;
 
 /// Response times of a class over some intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -46,8 +51,12 @@ pub(super) struct ResponseTally {
 /// What is said about a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GoalVerdict {
+    /// It is shown to be kept.
     Kept,
+    /// It is shown to be missed.
     Violated,
+    /// As many transactions as a judgement ever takes show neither.
+    Undecided,
 }
 
 /// Transactions that make a judgement: five that may be late, 50 for a mean.
@@ -108,6 +117,11 @@ impl ResponseTally {
         if self.count > 0.0 { self.sum_s / self.count } else { 0.0 }
     }
 
+    /// What the tally amounts to.
+    pub(super) fn seen(&self, goal: ResponseGoal) -> GoalSeen {
+        GoalSeen { count: self.count, ratio: self.ratio(goal), mean_s: self.mean_s() }
+    }
+
     /// The share that took longer than the goal.
     pub(super) fn late_share(&self) -> f64 {
         if self.count > 0.0 { self.late / self.count } else { 0.0 }
@@ -126,7 +140,7 @@ impl ResponseTally {
 
     /// By how much the intervals' sums vary more than those of independent transactions.
     fn dispersion(&self, sum: f64, between: f64, within: f64) -> f64 {
-        if self.intervals < 3.0 || within <= 0.0 {
+        if self.intervals < INTERVALS_LEAST || within <= 0.0 {
             return 1.0;
         }
         let between = (between - sum * sum / self.count) / (self.intervals - 1.0);
@@ -155,13 +169,14 @@ impl ResponseTally {
     }
 
     /// What can be said; `None` while there are too few. `is_hasty` says a plain violation after a
-    /// fifth of the least number, which is right where a limit is only tried.
+    /// fifth of the least number and within one interval, which is right where a limit is only
+    /// tried, and will be tried again.
     pub(super) fn judge(&self, goal: ResponseGoal, is_hasty: bool) -> Option<GoalVerdict> {
         let (least, excess) = (least(goal), self.excess(goal));
         if is_hasty && self.count >= least / 5.0 && excess >= PLAINLY {
             return Some(GoalVerdict::Violated);
         }
-        if self.count < least {
+        if self.count < least || self.intervals < INTERVALS_LEAST {
             return None;
         }
         if excess >= VIOLATED {
@@ -171,7 +186,7 @@ impl ResponseTally {
         if excess <= KEPT || is_long && self.ratio(goal) <= margins(goal)[0] {
             return Some(GoalVerdict::Kept);
         }
-        is_long.then_some(GoalVerdict::Violated)
+        is_long.then_some(GoalVerdict::Undecided)
     }
 
     /// Whether there are as many as a judgement ever takes.
@@ -183,7 +198,8 @@ impl ResponseTally {
     /// limit is only tried, because it is looked at again and again.
     pub(super) fn is_violated(&self, goal: ResponseGoal) -> bool {
         let asked = if self.is_long(goal) { VIOLATED } else { ALARMING };
-        self.count >= least(goal) && self.excess(goal) >= asked
+        let is_enough = self.count >= least(goal) && self.intervals >= INTERVALS_LEAST;
+        is_enough && self.excess(goal) >= asked
     }
 }
 
@@ -208,14 +224,20 @@ mod tests {
         tally
     }
 
+    /// Two intervals alike.
+    fn halves(count: u64, late: u64, mean_s: f64) -> ResponseTally {
+        let (half, late_half) = (count / 2, late / 2);
+        tally(&[seen(half, late_half, mean_s), seen(count - half, late - late_half, mean_s)])
+    }
+
     #[test]
     fn a_percentile_of_few_says_nothing() {
         let goal = goal("p95=200ms");
         assert_eq!(tally(&[seen(10, 1, 0.1)]).judge(goal, true), None);
-        assert_eq!(tally(&[seen(99, 0, 0.1)]).judge(goal, false), None);
-        assert_eq!(tally(&[seen(100, 0, 0.1)]).judge(goal, false), Some(GoalVerdict::Kept));
-        assert_eq!(tally(&[seen(100, 5, 0.1)]).judge(goal, false), None, "5 % may be late");
-        assert_eq!(tally(&[seen(100, 12, 0.1)]).judge(goal, false), Some(GoalVerdict::Violated));
+        assert_eq!(halves(99, 0, 0.1).judge(goal, false), None);
+        assert_eq!(halves(100, 0, 0.1).judge(goal, false), Some(GoalVerdict::Kept));
+        assert_eq!(halves(100, 5, 0.1).judge(goal, false), None, "5 % may be late");
+        assert_eq!(halves(100, 12, 0.1).judge(goal, false), Some(GoalVerdict::Violated));
         assert_eq!(tally(&[seen(20, 9, 0.1)]).judge(goal, true), Some(GoalVerdict::Violated));
         assert_eq!(tally(&[seen(20, 9, 0.1)]).judge(goal, false), None);
     }
@@ -223,17 +245,30 @@ mod tests {
     #[test]
     fn a_long_look_is_decided_by_the_estimate_with_a_margin() {
         let goal = goal("p95=200ms");
-        assert_eq!(tally(&[seen(400, 20, 0.1)]).judge(goal, false), Some(GoalVerdict::Violated));
-        assert_eq!(tally(&[seen(400, 18, 0.1)]).judge(goal, false), Some(GoalVerdict::Kept));
-        assert!(!tally(&[seen(400, 20, 0.1)]).is_violated(goal), "not shown");
+        assert_eq!(halves(400, 20, 0.1).judge(goal, false), Some(GoalVerdict::Undecided));
+        assert_eq!(halves(400, 18, 0.1).judge(goal, false), Some(GoalVerdict::Kept));
+        assert!(!halves(400, 20, 0.1).is_violated(goal), "not shown");
+        assert_eq!(halves(400, 34, 0.1).judge(goal, false), Some(GoalVerdict::Violated));
+    }
+
+    /// However many transactions an interval has: a slow second is not the limit's fault.
+    #[test]
+    fn one_interval_shows_nothing_but_what_is_plain() {
+        let goal = goal("p95=200ms");
+        let [kept, missed] = [0, 90].map(|late| tally(&[seen(900, late, 0.1)]));
+        assert_eq!([kept, missed].map(|one| one.judge(goal, false)), [None, None]);
+        assert_eq!(missed.judge(goal, true), Some(GoalVerdict::Violated));
+        assert!(!missed.is_violated(goal));
+        let both = tally(&[seen(900, 90, 0.1), seen(900, 2, 0.1)]);
+        assert_eq!(both.judge(goal, false), Some(GoalVerdict::Undecided));
     }
 
     #[test]
     fn a_mean_is_judged_by_its_own_variance() {
         let goal = goal("mean=100ms");
-        assert_eq!(tally(&[seen(50, 0, 0.05)]).judge(goal, false), Some(GoalVerdict::Kept));
-        assert_eq!(tally(&[seen(50, 0, 0.2)]).judge(goal, false), Some(GoalVerdict::Violated));
-        assert_eq!(tally(&[seen(50, 0, 0.1)]).judge(goal, false), None);
+        assert_eq!(halves(50, 0, 0.05).judge(goal, false), Some(GoalVerdict::Kept));
+        assert_eq!(halves(50, 0, 0.2).judge(goal, false), Some(GoalVerdict::Violated));
+        assert_eq!(halves(50, 0, 0.1).judge(goal, false), None);
     }
 
     /// The same 18 late ones of 120, in one bad interval or spread evenly.

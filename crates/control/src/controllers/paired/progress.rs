@@ -26,21 +26,20 @@
 //! * Transactions are told apart by the tick that they began in and the times of those that ended.
 //!   A client that was idle counts as a new one when it comes back.
 
+mod evidence;
+
 use std::collections::VecDeque;
 
 use crate::{Observation, Timing};
+
+use evidence::Evidence;
 
 /// Shapes: tops from 1 up, a factor apart; exponents of the rise and of the fall.
 const TOPS: i32 = 40;
 const TOP_FACTOR: f64 = 1.2;
 const RISES: [f64; 3] = [1.0, 0.7, 0.4];
 const FALLS: [f64; 5] = [0.0, 0.15, 0.4, 1.0, 2.0];
-
-/// Parameters of the work's distribution.
-const REGULARITIES: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
-
-/// How much more completions vary than the model says.
-const OVERDISPERSION: f64 = 1.5;
+const PER_TOP: usize = RISES.len() * FALLS.len();
 
 /// What is remembered: so many completions, and at least so many seconds, in epochs. What is older
 /// is forgotten by a whole epoch.
@@ -64,7 +63,15 @@ struct CurveShape {
 impl CurveShape {
     /// ln of throughput over that of the top.
     fn ln_share(self, level: f64) -> f64 {
-        let distance = (level / self.top).ln();
+        self.ln_share_at(self.distance(level))
+    }
+
+    /// How far a level is from the top, in ln N; below 0 on the side of the rise.
+    fn distance(self, level: f64) -> f64 {
+        (level / self.top).ln()
+    }
+
+    fn ln_share_at(self, distance: f64) -> f64 {
         if distance < 0.0 { self.rise * distance } else { -self.fall * distance }
     }
 }
@@ -234,78 +241,16 @@ impl TransactionProgress {
     pub(super) fn belief(&self, highest: u32) -> ShapeBelief {
         let highest = f64::from(highest);
         let shapes = shapes(highest);
-        let mut bins: Vec<u16> = self
-            .inside
-            .iter()
-            .chain(&self.ended)
-            .flat_map(|cohort| cohort.spent.iter().map(|spent| spent.bin))
-            .collect();
-        bins.sort_unstable();
-        bins.dedup();
-        let mut fits = Vec::with_capacity(shapes.len() * REGULARITIES.len());
-        let mut ln_rates = vec![0.0; 1 + bins.last().map_or(0, |&last| usize::from(last))];
-        for shape in &shapes {
-            for &bin in &bins {
-                let level = level(bin).min(highest);
-                ln_rates[usize::from(bin)] = shape.ln_share(level) - level.ln();
-            }
-            fits.extend(self.fits(&ln_rates));
-        }
-        let best = fits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let mut weights: Vec<f64> = fits
-            .chunks(REGULARITIES.len())
-            .map(|fits| fits.iter().map(|fit| (fit - best).exp()).sum())
-            .collect();
+        let fits = Evidence::of(self).fits(&shapes, highest);
+        let best = fits.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut weights: Vec<f64> =
+            fits.iter().map(|fits| fits.iter().map(|fit| (fit - best).exp()).sum()).collect();
         let sum: f64 = weights.iter().sum();
         for weight in &mut weights {
             *weight /= sum;
         }
         ShapeBelief { shapes, weights }
     }
-
-    /// The logarithm of the likelihood of a shape with each regularity.
-    fn fits(&self, ln_rates: &[f64]) -> [f64; REGULARITIES.len()] {
-        let rates: Vec<f64> = ln_rates.iter().map(|rate| rate.exp()).collect();
-        // Work received before the epochs that are remembered, and in all.
-        let work = |cohort: &Cohort| -> (f64, f64) {
-            cohort.spent.iter().fold((0.0, 0.0), |(before, all), spent| {
-                let work = spent.seconds * rates[usize::from(spent.bin)];
-                (if spent.epoch == 0 { before + work } else { before }, all + work)
-            })
-        };
-        let (mut number, mut ln_work, mut ln_rate) = (0.0, 0.0, 0.0);
-        let mut powers = [0.0; REGULARITIES.len()];
-        let mut add = |count: f64, (before, all): (f64, f64)| {
-            for ((sum, all), before) in powers.iter_mut().zip(raise(all)).zip(raise(before)) {
-                *sum += count * (all - before);
-            }
-        };
-        for cohort in &self.ended {
-            let work = work(cohort);
-            add(cohort.count, work);
-            number += cohort.count;
-            ln_work += cohort.count * work.1.ln();
-            ln_rate += cohort.count * ln_rates[usize::from(cohort.last.1)];
-        }
-        for cohort in &self.inside {
-            add(cohort.count, work(cohort));
-        }
-        let mut fits = [0.0; REGULARITIES.len()];
-        if number > 0.0 {
-            for ((fit, k), sum) in fits.iter_mut().zip(REGULARITIES).zip(powers) {
-                let scale = number * (sum / number).ln();
-                *fit = number * k.ln() + (k - 1.0) * ln_work + ln_rate - scale;
-                *fit /= OVERDISPERSION;
-            }
-        }
-        fits
-    }
-}
-
-/// An amount of work to the power of each of [`REGULARITIES`].
-fn raise(work: f64) -> [f64; REGULARITIES.len()] {
-    let square = work * work;
-    [work.sqrt(), work, square, square * square]
 }
 
 /// Shapes with their posterior weights, which add up to 1.
@@ -343,8 +288,20 @@ impl ShapeBelief {
     /// The expected share of the best throughput at a limit.
     pub(super) fn share(&self, limit: u32) -> f64 {
         let level = f64::from(limit);
-        let weighted = self.shapes.iter().zip(&self.weights);
-        weighted.map(|(shape, weight)| weight * shape.ln_share(level).exp()).sum()
+        let mut sum = 0.0;
+        for (shapes, weights) in self.shapes.chunks(PER_TOP).zip(self.weights.chunks(PER_TOP)) {
+            let distance = shapes[0].distance(level);
+            let mut shares = [0.0; PER_TOP];
+            for (index, shape) in shapes.iter().enumerate() {
+                let twin = twin(index, distance < 0.0, distance >= 0.0);
+                shares[index] =
+                    if twin < index { shares[twin] } else { shape.ln_share_at(distance).exp() };
+            }
+            for (share, weight) in shares.iter().zip(weights) {
+                sum += weight * share;
+            }
+        }
+        sum
     }
 
     fn draw(&self, at: f64) -> Option<CurveShape> {
@@ -359,6 +316,7 @@ impl ShapeBelief {
     }
 }
 
+/// The shapes with tops up to about `highest`: all of a top side by side, by rise and then by fall.
 fn shapes(highest: f64) -> Vec<CurveShape> {
     let mut shapes = Vec::new();
     for point in 0..TOPS {
@@ -371,6 +329,14 @@ fn shapes(highest: f64) -> Vec<CurveShape> {
         }
     }
     shapes
+}
+
+/// The first of the shapes of a top that the one at `index` is equal to at all levels below the top
+/// (`is_below`: there are such), and at all others (`is_above`).
+fn twin(index: usize, is_below: bool, is_above: bool) -> usize {
+    let rise = if is_below { index / FALLS.len() } else { 0 };
+    let fall = if is_above { index % FALLS.len() } else { 0 };
+    rise * FALLS.len() + fall
 }
 
 /// Limits about 12 % apart.
@@ -389,7 +355,11 @@ mod tests {
     /// Seconds at each of these limits of a database that does `alone_tps` for each of up to `knee`
     /// transactions and loses what is beyond in proportion: processor sharing, work between a half
     /// and three halves of the mean.
-    fn progress(limits: &[(u32, u32)], alone_tps: f64, knee: f64) -> TransactionProgress {
+    pub(super) fn progress(
+        limits: &[(u32, u32)],
+        alone_tps: f64,
+        knee: f64,
+    ) -> TransactionProgress {
         let random = &mut SplitMix64::new(7);
         let mut progress = TransactionProgress::default();
         let mut inside: Vec<(f64, f64)> = Vec::new();
@@ -429,6 +399,19 @@ mod tests {
         assert!((13..=30).contains(&limit), "{limit}");
         assert!(share > 0.8, "{share}");
         assert!(belief.share(100) < 0.5, "{}", belief.share(100));
+    }
+
+    /// The share is that of the plain sum over all shapes, to the last bit.
+    #[test]
+    fn a_share_is_the_mean_over_all_shapes() {
+        let belief = progress(&[(4, 10), (40, 20)], 0.5, 20.0).belief(300);
+        for limit in [1, 2, 19, 20, 77, 300, 1_000] {
+            let weighted = belief.shapes.iter().zip(&belief.weights);
+            let level = f64::from(limit);
+            let plain: f64 =
+                weighted.map(|(shape, weight)| weight * shape.ln_share(level).exp()).sum();
+            assert_eq!(belief.share(limit).to_bits(), plain.to_bits(), "{limit}");
+        }
     }
 
     #[test]
