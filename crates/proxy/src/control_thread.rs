@@ -188,8 +188,8 @@ fn log_goal(server: &str, keep: ClassGoal, before: Option<GoalStatus>, now: Goal
             %keep,
             ceiling,
             seen = %now.seen,
-            "no limit keeps the response time; the limit stays where it is lowest. Allow a longer \
-             one, or give the database less to do for this class"
+            "no limit keeps the response time; the limit stays where it is nearest to it. Allow a \
+             longer one, or give the database less to do for this class"
         );
     } else if was_impossible && !now.is_impossible {
         tracing::info!(server, %keep, seen = %now.seen, "the response time is kept again");
