@@ -23,7 +23,7 @@
 //! # let parent = tempfile::tempdir()?;
 //! let store = XmlStore::open_or_create(parent.path().join("store"))?;
 //! let text = &b"<people><anna/></people>"[..];
-//! store.load("people", &DocumentOptions::default(), text, |_| ControlFlow::Continue(()))?;
+//! store.load("people", DocumentOptions::default(), text, |_| ControlFlow::Continue(()))?;
 //!
 //! let transaction = store.begin();
 //! let people = transaction.document_to_update("people")?;
@@ -175,11 +175,7 @@ pub struct DocumentOptions {
 
 impl Default for DocumentOptions {
     fn default() -> DocumentOptions {
-        DocumentOptions {
-            label_max: 500,
-            distance: LabelRules::DEFAULT_DISTANCE,
-            fill_percent: 90,
-        }
+        DocumentOptions { label_max: 500, distance: LabelRules::DEFAULT_DISTANCE, fill_percent: 90 }
     }
 }
 
@@ -338,7 +334,7 @@ impl XmlStore {
     }
 
     /// Makes the tree of a new document, which no catalog names yet.
-    fn reserve(&self, options: &DocumentOptions) -> Result<(u32, Arc<Stored>), XmlStoreError> {
+    fn reserve(&self, options: DocumentOptions) -> Result<(u32, Arc<Stored>), XmlStoreError> {
         let mut known = self.known();
         let number = known.next;
         known.next = number.checked_add(1).ok_or(XmlStoreError::Unsound("too many documents"))?;
@@ -373,7 +369,7 @@ fn document_name(key: Vec<u8>) -> Result<String, XmlStoreError> {
     String::from_utf8(key).map_err(|_| XmlStoreError::Unsound("a document's name is not UTF-8"))
 }
 
-fn encode_entry(number: u32, options: &DocumentOptions) -> Vec<u8> {
+fn encode_entry(number: u32, options: DocumentOptions) -> Vec<u8> {
     let mut bytes = Vec::new();
     push_number(&mut bytes, number);
     push_number(&mut bytes, options.label_max.into());
@@ -425,7 +421,8 @@ impl XmlTransaction<'_> {
         let value = value.ok_or_else(|| XmlStoreError::NoSuchDocument(name.to_owned()))?;
         let (number, _) = decode_entry(&value)?;
         let stored = self.store.known().documents.get(&number).cloned();
-        let stored = stored.ok_or(XmlStoreError::Unsound("a document of the catalog is missing"))?;
+        let stored =
+            stored.ok_or(XmlStoreError::Unsound("a document of the catalog is missing"))?;
         lock(&mut inner, &stored, access)?;
         let access = Cell::new(access);
         Ok(Document { store: self.store, transaction: &self.inner, stored, access })

@@ -78,7 +78,8 @@ impl Document<'_> {
             }
         }
         if open.first().is_some_and(|document| document.roots != 1) {
-            problems.push(Problem { label: Label::document(), what: "it has not one root element" });
+            problems
+                .push(Problem { label: Label::document(), what: "it has not one root element" });
         }
         Ok(problems)
     }
@@ -95,8 +96,7 @@ impl Document<'_> {
         };
         let class = self.stored.paths.class(record.pcr);
         let name = record.name;
-        let expected =
-            name.map(|name| PathClass { parent: above.pcr, name, kind: record.kind });
+        let expected = name.map(|name| PathClass { parent: above.pcr, name, kind: record.kind });
         let is_attribute = role != LabelRole::Child;
         let is_second = name
             .filter(|_| is_attribute)

@@ -43,7 +43,7 @@ impl XmlStore {
     pub fn load(
         &self,
         name: &str,
-        options: &DocumentOptions,
+        options: DocumentOptions,
         input: impl BufRead,
         progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Progress, XmlStoreError> {
@@ -79,7 +79,7 @@ impl XmlStore {
     fn fill(
         &self,
         stored: &Stored,
-        options: &DocumentOptions,
+        options: DocumentOptions,
         input: impl BufRead,
         progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Progress, XmlStoreError> {
@@ -242,7 +242,8 @@ impl<'a> Builder<'a> {
         let pcr = record.pcr;
         self.push(label.clone(), &record);
         let rules = self.stored.rules;
-        for (siblings, declares) in [(label.namespaces(rules), true), (label.attributes(rules), false)]
+        for (siblings, declares) in
+            [(label.namespaces(rules), true), (label.attributes(rules), false)]
         {
             let mut last = None;
             for attribute in attributes.iter().filter(|a| a.declares_namespace() == declares) {

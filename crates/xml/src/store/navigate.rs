@@ -5,7 +5,7 @@ use std::io::Write;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tidegate_engine::{Cursor, Direction};
+use tidegate_engine::{Cursor, Direction, KeyValue};
 
 use super::record::{Record, RecordKind};
 use super::vocabulary::NameId;
@@ -15,6 +15,15 @@ use crate::name::QName;
 use crate::parse::{Attribute, Event, TEXT_PART};
 use crate::serialize::XmlWriter;
 use crate::tree::{Binding, Kind, Tree};
+
+/// Returns the length of the longest part of a text that an event may have.
+fn part_length(text: &str) -> usize {
+    let mut length = text.len().min(TEXT_PART);
+    while !text.is_char_boundary(length) {
+        length -= 1;
+    }
+    length
+}
 
 fn malformed(reason: super::MalformedRecord) -> XmlStoreError {
     XmlStoreError::Record { what: "a node", reason }
@@ -168,7 +177,7 @@ impl<'t> Document<'t> {
             _ => {
                 let mut rest = record.content.as_str();
                 while !rest.is_empty() {
-                    let (part, after) = rest.split_at(rest.floor_char_boundary(TEXT_PART));
+                    let (part, after) = rest.split_at(part_length(rest));
                     sink(Event::Text(part))?;
                     rest = after;
                 }
@@ -226,7 +235,7 @@ impl Scan<'_, '_> {
     }
 
     /// Goes on and returns key and value as they are stored.
-    pub(super) fn step_raw(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>, XmlStoreError> {
+    pub(super) fn step_raw(&mut self) -> Result<Option<KeyValue>, XmlStoreError> {
         let mut transaction = self.document.transaction.borrow_mut();
         let entry = self.cursor.next(&mut transaction)?;
         Ok(entry.map(|(key, value)| (key.to_vec(), value.to_vec())))

@@ -125,15 +125,20 @@ impl Paths {
 }
 
 fn key(document: u32, pcr: Pcr) -> [u8; 8] {
-    ((u64::from(document) << 32) | u64::from(pcr.0)).to_be_bytes()
+    let mut key = [0; 8];
+    key[..4].copy_from_slice(&document.to_be_bytes());
+    key[4..].copy_from_slice(&pcr.0.to_be_bytes());
+    key
 }
 
 /// Returns the document and the number of a class from its key.
 pub(super) fn of_key(key: &[u8]) -> Result<(u32, Pcr), XmlStoreError> {
-    let bytes = <[u8; 8]>::try_from(key);
-    let number = bytes.map(u64::from_be_bytes);
-    let number = number.map_err(|_| XmlStoreError::Unsound("a key of the path synopsis"))?;
-    Ok(((number >> 32) as u32, Pcr(number as u32)))
+    match (key.first_chunk(), key.last_chunk()) {
+        (Some(&document), Some(&pcr)) if key.len() == 8 => {
+            Ok((u32::from_be_bytes(document), Pcr(u32::from_be_bytes(pcr))))
+        }
+        _ => Err(XmlStoreError::Unsound("a key of the path synopsis has not eight bytes")),
+    }
 }
 
 fn encode(class: PathClass) -> Vec<u8> {
@@ -148,5 +153,9 @@ fn decode(bytes: &[u8]) -> Result<PathClass, MalformedRecord> {
     let kind = RecordKind::from_code(code).filter(|kind| kind.has_class());
     let kind = kind.ok_or(MalformedRecord::Kind(code))?;
     let (parent, name) = (Pcr(take_number(&mut rest)?), NameId(take_number(&mut rest)?));
-    if rest.is_empty() { Ok(PathClass { parent, name, kind }) } else { Err(MalformedRecord::Number) }
+    if rest.is_empty() {
+        Ok(PathClass { parent, name, kind })
+    } else {
+        Err(MalformedRecord::Number)
+    }
 }

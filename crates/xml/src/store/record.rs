@@ -139,11 +139,14 @@ impl Record {
 
 /// Appends a number.
 pub(super) fn push_number(bytes: &mut Vec<u8>, mut number: u32) {
-    while number >= 0x80 {
-        bytes.push((number & 0x7f) as u8 | 0x80);
+    loop {
+        let digits = (number & 0x7f) as u8;
         number >>= 7;
+        if number == 0 {
+            return bytes.push(digits);
+        }
+        bytes.push(digits | 0x80);
     }
-    bytes.push(number as u8);
 }
 
 /// Takes a number off the front.

@@ -88,8 +88,7 @@ impl Document<'_> {
             NewNode::Comment(text) => plain(RecordKind::Comment, text),
             NewNode::ProcessingInstruction { target, data } => {
                 let kind = RecordKind::ProcessingInstruction;
-                let record =
-                    self.store.named(&self.stored, kind, above, &QName::local(target))?;
+                let record = self.store.named(&self.stored, kind, above, &QName::local(target))?;
                 Record { content: data.to_owned(), ..record }
             }
         };
@@ -158,11 +157,7 @@ impl Document<'_> {
     ///
     /// # Errors
     /// If the store cannot read.
-    pub fn attribute(
-        &self,
-        element: &Label,
-        name: &QName,
-    ) -> Result<Option<Label>, XmlStoreError> {
+    pub fn attribute(&self, element: &Label, name: &QName) -> Result<Option<Label>, XmlStoreError> {
         for attribute in Tree::attributes(self, element)? {
             if self.has_name(&attribute, name)? {
                 return Ok(Some(attribute));

@@ -56,13 +56,14 @@ fn a_long_text_is_one_node() {
     let transaction = store.begin();
     let document = transaction.document("d").unwrap();
     assert!(dump(&document) == canonical(&text));
-    document.events::<XmlStoreError>(|event| {
-        if let Event::Text(part) = event {
-            assert!(part.len() <= tidegate_xml::parse::TEXT_PART);
-        }
-        Ok(())
-    })
-    .unwrap();
+    document
+        .events::<XmlStoreError>(|event| {
+            if let Event::Text(part) = event {
+                assert!(part.len() <= tidegate_xml::parse::TEXT_PART);
+            }
+            Ok(())
+        })
+        .unwrap();
     assert_eq!(document.check().unwrap(), []);
 }
 
@@ -113,7 +114,7 @@ fn a_load_that_fails_leaves_nothing() {
         calls += 1;
         ControlFlow::Break(())
     };
-    let stopped = store.load("e", &DocumentOptions::default(), broken.as_bytes(), stop);
+    let stopped = store.load("e", DocumentOptions::default(), broken.as_bytes(), stop);
     assert!(matches!(stopped, Err(XmlStoreError::Cancelled)));
     assert_eq!(calls, 1);
     let exists = load(&store, "d", "<b/>").unwrap_err();

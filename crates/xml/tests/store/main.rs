@@ -55,13 +55,19 @@ fn new_store(seed: u64) -> XmlStore {
 
 fn load(store: &XmlStore, name: &str, text: &str) -> Result<Progress, XmlStoreError> {
     let go_on = |_| ControlFlow::Continue(());
-    store.load(name, &DocumentOptions::default(), text.as_bytes(), go_on)
+    store.load(name, DocumentOptions::default(), text.as_bytes(), go_on)
 }
 
 /// The document in canonical form, with comments.
 fn dump(document: &Document<'_>) -> String {
     let bytes = document.write(XmlWriter::canonical(Vec::new(), true)).unwrap();
     String::from_utf8(bytes).unwrap()
+}
+
+/// The document as text, whose attributes are in their own order.
+fn plain(document: &Document<'_>) -> Result<String, XmlStoreError> {
+    let bytes = document.write(XmlWriter::new(Vec::new()))?;
+    Ok(String::from_utf8(bytes).unwrap())
 }
 
 fn canonical(text: &str) -> String {
