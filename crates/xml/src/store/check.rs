@@ -1,12 +1,13 @@
 //! Whether a stored document is sound: every rule that updates have to keep.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::paths::{PathClass, Pcr};
 use super::record::{Record, RecordKind};
-use super::vocabulary::NameId;
 use super::{Document, XmlStoreError};
 use crate::label::{Label, LabelRole};
+use crate::name::QName;
 
 /// Most problems that a check returns.
 const PROBLEMS_MAX: usize = 100;
@@ -25,7 +26,7 @@ struct Above {
     label: Label,
     pcr: Pcr,
     /// Names of its attributes and declarations so far.
-    attributes: HashSet<(RecordKind, NameId)>,
+    attributes: HashSet<(RecordKind, Arc<QName>)>,
     /// Whether the last child was a text.
     after_text: bool,
     roots: u32,
@@ -98,7 +99,9 @@ impl Document<'_> {
         let name = record.name;
         let expected = name.map(|name| PathClass { parent: above.pcr, name, kind: record.kind });
         let is_attribute = role != LabelRole::Child;
-        let is_second = name
+        let known = name.and_then(|name| self.store.vocabulary.name(name));
+        let is_unknown = name.is_some() && known.is_none();
+        let is_second = known
             .filter(|_| is_attribute)
             .is_some_and(|name| !above.attributes.insert((record.kind, name)));
         let has_class = record.kind.has_class();
@@ -107,10 +110,7 @@ impl Document<'_> {
             (label.role() != role, "its label is not for its kind"),
             (has_class && (class.is_none() || class != expected), "its path class is wrong"),
             (!has_class && record.pcr != above.pcr, "its path class is not its parent's"),
-            (
-                name.is_some_and(|name| self.store.vocabulary.name(name).is_none()),
-                "its name is not in the vocabulary",
-            ),
+            (is_unknown, "its name is not in the vocabulary"),
             (is_second, "its element has two attributes of that name"),
             (is_text && record.content.is_empty(), "it is a text without content"),
             (is_text && above.after_text, "it is a text behind another text"),

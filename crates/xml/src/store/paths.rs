@@ -93,10 +93,10 @@ impl Paths {
         if let Some(&pcr) = classes.numbers.get(&class) {
             return Ok(pcr);
         }
-        let mut transaction = engine.begin(own_transaction());
-        let key = key(self.document, classes.next()?);
-        transaction.insert(&self.tree, &key, &encode(class))?;
-        transaction.commit()?;
+        let (key, value) = (key(self.document, classes.next()?), encode(class));
+        engine.transaction_with(own_transaction(), |transaction| {
+            transaction.insert(&self.tree, &key, &value)
+        })?;
         classes.push(class)
     }
 

@@ -190,8 +190,8 @@ impl Document<'_> {
         let above = self.class_of(&parent)?;
         let renamed = self.store.named(&self.stored, record.kind, above, name)?;
         self.atomically(|| {
-            let is_id = record.kind == RecordKind::Attribute
-                && (is_xml_id(name) || (record.is_id && !self.is_named_xml_id(&record)?));
+            // A document type declares an attribute as ID by its name, so another name is none.
+            let is_id = record.kind == RecordKind::Attribute && is_xml_id(name);
             let old = record.pcr;
             self.put(node, &Record { is_id, content: record.content, ..renamed.clone() })?;
             if record.kind == RecordKind::Element && old != renamed.pcr {
@@ -285,11 +285,6 @@ impl Document<'_> {
         Ok(())
     }
 
-    fn is_named_xml_id(&self, record: &Record) -> Result<bool, XmlStoreError> {
-        let name = record.name.map(|name| self.name_of(name)).transpose()?;
-        Ok(name.is_some_and(|name| is_xml_id(&name)))
-    }
-
     /// Returns the record of an element.
     fn element(&self, label: &Label) -> Result<Record, XmlStoreError> {
         if *label == Label::document() {
@@ -311,21 +306,19 @@ impl Document<'_> {
     }
 
     fn gap(&self, place: &Place) -> Result<Gap, XmlStoreError> {
-        let beside = |node: &Label| {
-            let is_child = matches!(self.kind(node)?, Kind::Document | Kind::Attribute);
-            match node.parent().filter(|_| !is_child) {
-                Some(parent) => Ok(parent),
-                None => Err(not_possible(node, "it is in no list of children")),
-            }
+        let list_of = |node: &Label| {
+            let is_in_none = matches!(self.kind(node)?, Kind::Document | Kind::Attribute);
+            let parent = node.parent().filter(|_| !is_in_none);
+            parent.ok_or_else(|| not_possible(node, "it is in no list of children"))
         };
         Ok(match place {
             Place::Before(node) => Gap {
-                parent: beside(node)?,
+                parent: list_of(node)?,
                 left: self.previous_sibling(node)?,
                 right: Some(node.clone()),
             },
             Place::After(node) => Gap {
-                parent: beside(node)?,
+                parent: list_of(node)?,
                 left: Some(node.clone()),
                 right: self.next_sibling(node)?,
             },

@@ -85,9 +85,10 @@ impl Vocabulary {
             return Ok(id);
         }
         let id = next_number(names.by_number.len())?;
-        let mut transaction = engine.begin(own_transaction());
-        transaction.insert(&self.tree, &id.to_be_bytes(), &encode(name))?;
-        transaction.commit()?;
+        let value = encode(name);
+        engine.transaction_with(own_transaction(), |transaction| {
+            transaction.insert(&self.tree, &id.to_be_bytes(), &value)
+        })?;
         names.push(name.clone(), NameId(id));
         Ok(NameId(id))
     }

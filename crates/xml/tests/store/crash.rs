@@ -104,7 +104,7 @@ fn chain(seed: u64) {
 
 #[test]
 fn after_each_crash_the_document_is_the_committed_one() {
-    (1..=40).for_each(chain);
+    (1..=25).for_each(chain);
 }
 
 #[test]
