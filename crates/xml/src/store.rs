@@ -142,6 +142,9 @@ pub enum XmlStoreError {
     /// A stored key is no label.
     #[error("a key of a document is no label: {0}; restore the store from a backup")]
     Key(#[from] MalformedLabel),
+    /// Numbers have run out: there are 2^32 of them.
+    #[error("there are too many {0}; use several stores")]
+    Full(&'static str),
     /// What is stored contradicts itself.
     #[error("{0}; restore the store from a backup")]
     Unsound(&'static str),
@@ -337,7 +340,7 @@ impl XmlStore {
     fn reserve(&self, options: DocumentOptions) -> Result<(u32, Arc<Stored>), XmlStoreError> {
         let mut known = self.known();
         let number = known.next;
-        known.next = number.checked_add(1).ok_or(XmlStoreError::Unsound("too many documents"))?;
+        known.next = number.checked_add(1).ok_or(XmlStoreError::Full("documents"))?;
         drop(known);
         let tree_options = TreeOptions::default().key_locking(KeyLocking::ClientOnly);
         let tree = self.engine.create_tree_with(&tree_name(number), tree_options)?;

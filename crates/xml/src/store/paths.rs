@@ -59,7 +59,7 @@ impl Classes {
 
     fn next(&self) -> Result<Pcr, XmlStoreError> {
         let next = u32::try_from(self.by_number.len() + 1);
-        next.map(Pcr).map_err(|_| XmlStoreError::Unsound("there are too many path classes"))
+        next.map(Pcr).map_err(|_| XmlStoreError::Full("path classes"))
     }
 }
 

@@ -100,7 +100,7 @@ impl Vocabulary {
 }
 
 fn next_number(count: usize) -> Result<u32, XmlStoreError> {
-    u32::try_from(count).map_err(|_| XmlStoreError::Unsound("there are too many names"))
+    u32::try_from(count).map_err(|_| XmlStoreError::Full("names"))
 }
 
 fn encode(name: &QName) -> Vec<u8> {

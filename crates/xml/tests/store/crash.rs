@@ -1,5 +1,7 @@
 //! Chains of crashes: after each the document is the last one that was committed.
 
+use std::fmt::Write as _;
+use std::iter;
 use std::sync::Arc;
 
 use tidegate_engine::disk::{Crash, Faults, SimulatedDisk};
@@ -15,7 +17,8 @@ const CRASHES: [Crash; 4] = [Crash::Kept, Crash::Lost, Crash::Random, Crash::Wea
 struct Expected {
     sure: Option<Model>,
     /// The same with the last change, of which nobody knows whether it is durable.
-    doubt: Option<Option<Model>>,
+    /// At most one.
+    doubt: Vec<Option<Model>>,
 }
 
 /// Reads the document, if there is one.
@@ -30,16 +33,16 @@ fn read(store: &XmlStore) -> Result<Option<String>, XmlStoreError> {
 }
 
 /// Reads the document and compares it with what has to be there. From then on it has to stay.
-fn resolve(store: &XmlStore, expected: &mut Expected, story: &str) -> Result<(), XmlStoreError> {
+fn resolve(store: &XmlStore, expected: &mut Expected, case: &str) -> Result<(), XmlStoreError> {
     let text = read(store)?;
     let tree = |model: &Model| format!("{:?}", model.tree());
     let found = text.as_ref().map(|text| format!("{:?}", in_memory(text)));
-    let candidates = [Some(expected.sure.take()), expected.doubt.take()].into_iter().flatten();
-    let same = candidates.into_iter().find(|model| model.as_ref().map(tree) == found);
-    let Some(same) = same else { panic!("{story}: this was not committed: {text:?}") };
+    let mut candidates = iter::once(expected.sure.take()).chain(expected.doubt.drain(..));
+    let same = candidates.find(|model| model.as_ref().map(tree) == found);
+    let Some(same) = same else { panic!("{case}: this was not committed: {text:?}") };
     expected.sure = same;
     let trees = 3 + usize::from(text.is_some());
-    assert_eq!(store.engine().trees().len(), trees, "{story}: no stray trees");
+    assert_eq!(store.engine().trees().len(), trees, "{case}: no stray trees");
     Ok(())
 }
 
@@ -51,15 +54,15 @@ fn work(
 ) -> Result<(), XmlStoreError> {
     for _ in 0..random.next_below(25) {
         let Some(model) = &expected.sure else {
-            expected.doubt = Some(Some(Model::new()));
+            expected.doubt = vec![Some(Model::new())];
             load(store, "d", FIRST)?;
-            expected.sure = expected.doubt.take().flatten();
+            expected.sure = expected.doubt.pop().flatten();
             continue;
         };
         if random.next_chance(0.05) {
-            expected.doubt = Some(None);
+            expected.doubt = vec![None];
             store.drop_document("d")?;
-            (expected.sure, expected.doubt) = (None, None);
+            expected.sure = expected.doubt.pop().flatten();
             continue;
         }
         let mut changed = model.clone();
@@ -72,9 +75,9 @@ fn work(
         if random.next_chance(0.2) {
             continue;
         }
-        expected.doubt = Some(Some(changed));
+        expected.doubt = vec![Some(changed)];
         transaction.commit()?;
-        expected.sure = expected.doubt.take().flatten();
+        expected.sure = expected.doubt.pop().flatten();
     }
     Ok(())
 }
@@ -82,23 +85,23 @@ fn work(
 fn chain(seed: u64) {
     let mut random = SplitMix64::new(seed);
     let mut disk = new_disk(seed);
-    let mut expected = Expected { sure: None, doubt: None };
-    let mut story = format!("seed {seed}");
+    let mut expected = Expected { sure: None, doubt: Vec::new() };
+    let mut case = format!("seed {seed}");
     for life in 0..4 {
         let how = CRASHES[random.next_below(4) as usize];
         let scale = [20, 200, 1_000][random.next_below(3) as usize];
         let crash_after = Some(u64::from(random.next_below(scale))).filter(|_| life < 3);
-        story = format!("{story}; {crash_after:?} operations, then {how:?}");
+        case = format!("{case}; {crash_after:?} operations, then {how:?}");
         disk.set_faults(Faults { crash_after, ..Faults::default() });
         let lived = open(&disk).and_then(|store| {
-            resolve(&store, &mut expected, &story)?;
+            resolve(&store, &mut expected, &case)?;
             work(&store, &mut random, &mut expected)
         });
-        assert!(lived.is_ok() || disk.is_off(), "{story}: {lived:?}");
+        assert!(lived.is_ok() || disk.is_off(), "{case}: {lived:?}");
         disk = Arc::new(disk.crash(how));
     }
     let store = open(&disk).unwrap();
-    resolve(&store, &mut expected, &story).unwrap();
+    resolve(&store, &mut expected, &case).unwrap();
     store.engine().check().unwrap();
 }
 
@@ -117,7 +120,8 @@ fn after_each_of_many_crashes_the_document_is_the_committed_one() {
 fn a_crash_anywhere_in_a_load_leaves_all_or_nothing() {
     let mut text = "<r>".to_owned();
     for number in 0..400 {
-        text.push_str(&format!("<n{} k='v'>some text</n{}>", number % 20, number % 20));
+        let name = number % 20;
+        write!(text, "<n{name} k='v'>some text</n{name}>").unwrap();
     }
     text.push_str("</r>");
     let fresh = |seed| {
@@ -130,12 +134,12 @@ fn a_crash_anywhere_in_a_load_leaves_all_or_nothing() {
     load(&open(&whole).unwrap(), "d", &text).unwrap();
     let operations = whole.operations() - before;
     let mut outcomes = [0, 0];
-    for step in 0..60 {
+    for (step, how) in (0..60).zip(CRASHES.into_iter().cycle()) {
         let disk = fresh(1);
         let crash_after = Some(step * operations / 59);
         disk.set_faults(Faults { crash_after, ..Faults::default() });
         let loaded = open(&disk).and_then(|store| load(&store, "d", &text));
-        let disk = Arc::new(disk.crash(CRASHES[step as usize % 4]));
+        let disk = Arc::new(disk.crash(how));
         let store = open(&disk).unwrap();
         let documents = store.documents().unwrap();
         assert!(loaded.is_err() || documents == ["d"], "crash after {crash_after:?}");
