@@ -133,3 +133,45 @@ fn a_load_that_fails_leaves_nothing() {
     let plain = document.write(XmlWriter::new(Vec::new())).unwrap();
     assert_eq!(String::from_utf8_lossy(&plain).lines().last(), Some("<a/>"));
 }
+
+#[test]
+fn threads_load_change_and_drop_documents_at_the_same_time() {
+    let store = new_store(12);
+    let work = |thread: u32| {
+        for round in 0..12 {
+            let name = format!("{thread} {round}");
+            let mut text = format!("<r t{thread}='v'>");
+            for child in 0..20 {
+                write!(text, "<n{} k{round}='v'/>", (thread + round + child) % 30).unwrap();
+            }
+            text.push_str("</r>");
+            load(&store, &name, &text).unwrap();
+            // Also the other threads' documents: they are whole, or not there.
+            let other = format!("{} {}", (thread + 1) % 4, round);
+            let transaction = store.begin();
+            match transaction.document(&other) {
+                Ok(document) => assert_eq!(document.check().unwrap(), []),
+                Err(XmlStoreError::NoSuchDocument(_)) => {}
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+            drop(transaction);
+            let transaction = store.begin();
+            let document = transaction.document(&name).unwrap();
+            assert_eq!(dump(&document), canonical(&text));
+            drop(document);
+            transaction.commit().unwrap();
+            if round % 3 > 0 {
+                assert!(store.drop_document(&name).unwrap());
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let work = &work;
+            scope.spawn(move || work(thread));
+        }
+    });
+    assert_eq!(store.documents().unwrap().len(), 16);
+    assert_eq!(store.engine().trees().len(), 3 + 16);
+    store.engine().check().unwrap();
+}
