@@ -8,6 +8,7 @@ pub mod label;
 pub mod name;
 pub mod parse;
 pub mod serialize;
+pub mod store;
 pub mod tree;
 pub mod xmark;
 pub mod xpath;

@@ -1,0 +1,501 @@
+//! The document store: XML documents as trees of the embedded engine.
+//!
+//! Each document is a tree of the engine with a record a node under the node's
+//! [`Label`](crate::label::Label), so the order of keys is document order and a subtree is a range
+//! of keys. `docs/xml.md` describes what is stored.
+//!
+//! | tree | key | value |
+//! | --- | --- | --- |
+//! | `xml documents` | name of a document | its number and options |
+//! | `xml names` | number of a name | the name (`vocabulary.rs`) |
+//! | `xml paths` | document, number of a path class | the class (`paths.rs`) |
+//! | `xml document N` | label | record (`record.rs`) |
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//!
+//! use tidegate_xml::store::{DocumentOptions, NewNode, Place, XmlStore};
+//! use tidegate_xml::tree::Tree;
+//! use tidegate_xml::name::QName;
+//! use tidegate_xml::serialize::XmlWriter;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let parent = tempfile::tempdir()?;
+//! let store = XmlStore::open_or_create(parent.path().join("store"))?;
+//! let text = &b"<people><anna/></people>"[..];
+//! store.load("people", DocumentOptions::default(), text, |_| ControlFlow::Continue(()))?;
+//!
+//! let transaction = store.begin();
+//! let people = transaction.document_to_update("people")?;
+//! let list = people.first_child(&people.root()?)?.ok_or("there is a root element")?;
+//! people.insert(&Place::Last(list), NewNode::Element(&QName::local("bert")))?;
+//! let text = people.write(XmlWriter::canonical(Vec::new(), true))?;
+//! assert_eq!(text, b"<people><anna></anna><bert></bert></people>");
+//! transaction.commit()?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod check;
+mod load;
+mod navigate;
+mod paths;
+mod record;
+mod update;
+mod vocabulary;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::num::NonZeroU16;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use thiserror::Error;
+use tidegate_engine::lock::multi_granularity::{S, X};
+use tidegate_engine::{
+    Isolation, KeyLocking, Savepoint, Store, StoreError, StoreOptions, Transaction, TreeHandle,
+    TreeOptions, TxnError, TxnOptions,
+};
+
+use self::paths::Paths;
+use self::record::{push_number, take_number};
+use self::vocabulary::Vocabulary;
+use crate::label::{Label, LabelError, LabelRules, MalformedLabel};
+use crate::parse::ParseError;
+use crate::serialize::SerializeError;
+
+pub use self::check::Problem;
+pub use self::load::Progress;
+pub use self::navigate::{Children, Descendants};
+pub use self::record::MalformedRecord;
+pub use self::update::{NewNode, Place};
+
+const DOCUMENTS: &str = "xml documents";
+const NAMES: &str = "xml names";
+const PATHS: &str = "xml paths";
+/// Names of the trees that hold documents begin with it.
+const DOCUMENT: &str = "xml document ";
+
+/// Longest content of a node, in bytes. It is held in memory when the node is read.
+pub const CONTENT_MAX: usize = 256 << 20;
+
+/// Longest name of a document, in bytes: it is a key of the engine, whose smallest pages have keys
+/// of that length.
+pub const DOCUMENT_NAME_MAX: usize = 255;
+
+/// Errors of the document store.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum XmlStoreError {
+    /// The engine refused or failed; after a conflict the transaction may be run again.
+    #[error(transparent)]
+    Engine(#[from] TxnError),
+    /// The text of a document is refused. Nothing of it is stored.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// A document cannot be written as text.
+    #[error(transparent)]
+    Serialize(#[from] SerializeError),
+    /// There is no label for a new node, mostly because it would be too long.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+    /// The caller stopped the load. Nothing of the document is stored.
+    #[error("the load was cancelled; nothing of the document is stored")]
+    Cancelled,
+    /// There is no document of that name.
+    #[error("there is no document {0:?}; load it first")]
+    NoSuchDocument(String),
+    /// There is a document of that name.
+    #[error("there is a document {0:?} already; choose another name or drop that one")]
+    DocumentExists(String),
+    /// A document's name is empty or too long.
+    #[error("a document's name has 1 to {DOCUMENT_NAME_MAX} bytes, not {0}")]
+    DocumentName(usize),
+    /// There is no node of that label.
+    #[error("there is no node {0}: it was deleted, or the label is another document's")]
+    NoSuchNode(Label),
+    /// What was asked for does not apply to a node of this kind or at this place.
+    #[error("{label}: {what}")]
+    NotPossible {
+        /// The node.
+        label: Label,
+        /// What is not possible, and what to do.
+        what: &'static str,
+    },
+    /// A name that XML does not allow.
+    #[error("{0:?} is not a name in XML; choose another one")]
+    Name(String),
+    /// Content that XML does not allow in such a node.
+    #[error("{0}; change the content")]
+    Content(&'static str),
+    /// A node's content is too long.
+    #[error("a node's content has at most {CONTENT_MAX} bytes, not {0}; divide it")]
+    ContentTooLong(usize),
+    /// A stored record cannot be read.
+    #[error("{what} cannot be read: {reason}; restore the store from a backup")]
+    Record {
+        /// Whose record.
+        what: &'static str,
+        /// Why not.
+        reason: MalformedRecord,
+    },
+    /// A stored key is no label.
+    #[error("a key of a document is no label: {0}; restore the store from a backup")]
+    Key(#[from] MalformedLabel),
+    /// Numbers have run out: there are 2^32 of them.
+    #[error("there are too many {0}; use several stores")]
+    Full(&'static str),
+    /// What is stored contradicts itself.
+    #[error("{0}; restore the store from a backup")]
+    Unsound(&'static str),
+}
+
+impl From<StoreError> for XmlStoreError {
+    fn from(error: StoreError) -> XmlStoreError {
+        XmlStoreError::Engine(error.into())
+    }
+}
+
+impl XmlStoreError {
+    /// Returns whether the same transaction, run again, may succeed.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, XmlStoreError::Engine(error) if error.is_retryable())
+    }
+}
+
+/// How a document is stored. It is fixed when the document is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DocumentOptions {
+    /// Longest label, in bytes. The default, 500, fits the engine's pages from 4 KiB on; a label
+    /// that is longer than the engine's keys may be is refused by the engine.
+    pub label_max: u16,
+    /// Distance of consecutive siblings at loading; see [`LabelRules::distance`].
+    pub distance: NonZeroU16,
+    /// How full the load makes the leaves of the tree, in percent from 50 to 100.
+    pub fill_percent: u8,
+}
+
+impl Default for DocumentOptions {
+    fn default() -> DocumentOptions {
+        DocumentOptions { label_max: 500, distance: LabelRules::DEFAULT_DISTANCE, fill_percent: 90 }
+    }
+}
+
+impl DocumentOptions {
+    fn rules(self) -> LabelRules {
+        LabelRules::new(usize::from(self.label_max)).with_distance(self.distance)
+    }
+}
+
+/// What is kept of a document while the store is open.
+struct Stored {
+    tree: TreeHandle,
+    rules: LabelRules,
+    paths: Paths,
+}
+
+/// The documents of a store by their numbers, and the next number.
+#[derive(Default)]
+struct Known {
+    documents: HashMap<u32, Arc<Stored>>,
+    next: u32,
+}
+
+/// An open store of documents.
+pub struct XmlStore {
+    engine: Store,
+    catalog: TreeHandle,
+    paths: TreeHandle,
+    vocabulary: Vocabulary,
+    known: Mutex<Known>,
+}
+
+/// Opening and closing, and documents as a whole.
+impl XmlStore {
+    /// Opens the store in a directory, or makes one if the directory is empty or does not exist.
+    ///
+    /// # Errors
+    /// If the engine's store cannot be opened or made, or its content is damaged.
+    pub fn open_or_create(path: impl AsRef<Path>) -> Result<XmlStore, XmlStoreError> {
+        XmlStore::on(Store::open_or_create(path, &StoreOptions::default())?)
+    }
+
+    /// Opens the documents in an open store of the engine, which may be new. What loads and drops
+    /// that did not end have left is removed.
+    ///
+    /// # Errors
+    /// If the store fails or its content is damaged.
+    pub fn on(engine: Store) -> Result<XmlStore, XmlStoreError> {
+        let catalog = engine.create_tree(DOCUMENTS)?;
+        let paths = engine.create_tree(PATHS)?;
+        let vocabulary = Vocabulary::open(&engine, engine.create_tree(NAMES)?)?;
+        let store =
+            XmlStore { engine, catalog, paths, vocabulary, known: Mutex::new(Known::default()) };
+        store.restore()?;
+        Ok(store)
+    }
+
+    /// Writes everything and closes the store.
+    ///
+    /// # Errors
+    /// As [`Store::close`].
+    pub fn close(self) -> Result<(), XmlStoreError> {
+        Ok(self.engine.close()?)
+    }
+
+    /// Returns the engine's store, for its figures and maintenance.
+    #[must_use]
+    pub fn engine(&self) -> &Store {
+        &self.engine
+    }
+
+    /// Returns the names of all documents, in the order of their bytes.
+    ///
+    /// # Errors
+    /// If there is a conflict or the store cannot read.
+    pub fn documents(&self) -> Result<Vec<String>, XmlStoreError> {
+        let mut transaction = self.engine.begin(TxnOptions::default());
+        let mut names = Vec::new();
+        for entry in transaction.entries(&self.catalog)? {
+            names.push(document_name(entry?.0)?);
+        }
+        transaction.commit()?;
+        Ok(names)
+    }
+
+    /// Drops a document. Returns whether there was one of that name. It waits until no transaction
+    /// uses the document, so the caller must not have one under way that does. The drop is durable
+    /// when it returns; after a crash the document is whole or gone.
+    ///
+    /// # Errors
+    /// If there is a conflict, or the store cannot read or write. After an error of the store the
+    /// document may be gone and its space in use until the store is opened again.
+    pub fn drop_document(&self, name: &str) -> Result<bool, XmlStoreError> {
+        let removed = self.engine.transaction(|transaction| {
+            let value = transaction.get(&self.catalog, name.as_bytes())?;
+            transaction.remove(&self.catalog, name.as_bytes())?;
+            Ok(value)
+        })?;
+        let Some(value) = removed else { return Ok(false) };
+        self.discard(decode_entry(&value)?.0)?;
+        Ok(true)
+    }
+
+    /// Begins a transaction.
+    #[must_use]
+    pub fn begin(&self) -> XmlTransaction<'_> {
+        self.begin_with(TxnOptions::default())
+    }
+
+    /// Begins a transaction with other options. It is serializable whatever they say, because a
+    /// document's locks are held to the end.
+    #[must_use]
+    pub fn begin_with(&self, options: TxnOptions) -> XmlTransaction<'_> {
+        let options = options.isolation(Isolation::Serializable);
+        XmlTransaction { store: self, inner: RefCell::new(self.engine.begin(options)) }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds the documents, and removes trees and paths of those that are not in the catalog.
+    fn restore(&self) -> Result<(), XmlStoreError> {
+        let mut documents = HashMap::new();
+        let mut transaction = self.engine.begin(TxnOptions::default());
+        for entry in transaction.entries(&self.catalog)? {
+            let (number, rules) = decode_entry(&entry?.1)?;
+            let tree = self.engine.tree(&tree_name(number));
+            let tree = tree.ok_or(XmlStoreError::Unsound("a document has no tree"))?;
+            let paths = Paths::new(number, self.paths.clone());
+            documents.insert(number, Stored { tree, rules, paths });
+        }
+        let mut stray = Vec::new();
+        for entry in transaction.entries(&self.paths)? {
+            let (key, value) = entry?;
+            let (number, pcr) = paths::of_key(&key)?;
+            match documents.get(&number) {
+                Some(stored) => stored.paths.restore(pcr, &value)?,
+                None => stray.push(key),
+            }
+        }
+        for key in stray {
+            transaction.remove(&self.paths, &key)?;
+        }
+        transaction.commit()?;
+        for tree in self.engine.trees() {
+            let number = tree.strip_prefix(DOCUMENT).and_then(|number| number.parse().ok());
+            if number.is_some_and(|number| !documents.contains_key(&number)) {
+                self.engine.drop_tree(&tree)?;
+            }
+        }
+        let mut known = self.known();
+        known.next = documents.keys().max().map_or(0, |last| last.saturating_add(1));
+        known.documents = documents.into_iter().map(|(n, stored)| (n, Arc::new(stored))).collect();
+        Ok(())
+    }
+
+    /// Makes the tree of a new document, which no catalog names yet.
+    fn reserve(&self, options: DocumentOptions) -> Result<(u32, Arc<Stored>), XmlStoreError> {
+        let mut known = self.known();
+        let number = known.next;
+        known.next = number.checked_add(1).ok_or(XmlStoreError::Full("documents"))?;
+        drop(known);
+        let tree_options = TreeOptions::default().key_locking(KeyLocking::ClientOnly);
+        let tree = self.engine.create_tree_with(&tree_name(number), tree_options)?;
+        let paths = Paths::new(number, self.paths.clone());
+        let stored = Arc::new(Stored { tree, rules: options.rules(), paths });
+        self.known().documents.insert(number, Arc::clone(&stored));
+        Ok((number, stored))
+    }
+
+    /// Removes what is stored of a document that no catalog names.
+    fn discard(&self, number: u32) -> Result<(), XmlStoreError> {
+        self.known().documents.remove(&number);
+        self.engine.drop_tree(&tree_name(number))?;
+        let prefix = number.to_be_bytes();
+        Ok(self.engine.transaction(|transaction| {
+            let keys = transaction.prefix(&self.paths, &prefix)?;
+            let keys: Vec<Vec<u8>> =
+                keys.map(|entry| Ok(entry?.0)).collect::<Result<_, TxnError>>()?;
+            keys.iter().try_for_each(|key| transaction.remove(&self.paths, key).map(|_| ()))
+        })?)
+    }
+}
+
+fn tree_name(number: u32) -> String {
+    format!("{DOCUMENT}{number}")
+}
+
+fn document_name(key: Vec<u8>) -> Result<String, XmlStoreError> {
+    String::from_utf8(key).map_err(|_| XmlStoreError::Unsound("a document's name is not UTF-8"))
+}
+
+fn encode_entry(number: u32, options: DocumentOptions) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    push_number(&mut bytes, number);
+    push_number(&mut bytes, options.label_max.into());
+    push_number(&mut bytes, options.distance.get().into());
+    bytes
+}
+
+fn decode_entry(mut bytes: &[u8]) -> Result<(u32, LabelRules), XmlStoreError> {
+    let mut number = || {
+        take_number(&mut bytes)
+            .map_err(|reason| XmlStoreError::Record { what: "a document's entry", reason })
+    };
+    let (own, label_max, distance) = (number()?, number()?, number()?);
+    let distance = u16::try_from(distance).ok().and_then(NonZeroU16::new);
+    let distance = distance.ok_or(XmlStoreError::Unsound("a document's distance of labels"))?;
+    Ok((own, LabelRules::new(label_max as usize).with_distance(distance)))
+}
+
+/// A transaction over documents. One that is dropped is rolled back.
+///
+/// After a conflict ([`XmlStoreError::is_retryable`]) it has to be dropped, and may be run again.
+pub struct XmlTransaction<'s> {
+    store: &'s XmlStore,
+    inner: RefCell<Transaction>,
+}
+
+impl XmlTransaction<'_> {
+    /// Opens a document to read it: no other transaction changes it until this one ends. It can be
+    /// updated, too, but two transactions that do so after both have read are a deadlock.
+    ///
+    /// # Errors
+    /// [`XmlStoreError::NoSuchDocument`], or a conflict, or the store cannot read.
+    pub fn document(&self, name: &str) -> Result<Document<'_>, XmlStoreError> {
+        self.open(name, Access::Read)
+    }
+
+    /// Opens a document to update it: no other transaction uses it until this one ends.
+    ///
+    /// # Errors
+    /// As [`XmlTransaction::document`].
+    pub fn document_to_update(&self, name: &str) -> Result<Document<'_>, XmlStoreError> {
+        self.open(name, Access::Write)
+    }
+
+    fn open(&self, name: &str, access: Access) -> Result<Document<'_>, XmlStoreError> {
+        let mut inner = self.inner.borrow_mut();
+        // The lock on the catalog's entry keeps the document from being dropped.
+        let value = inner.get(&self.store.catalog, name.as_bytes())?;
+        let value = value.ok_or_else(|| XmlStoreError::NoSuchDocument(name.to_owned()))?;
+        let (number, _) = decode_entry(&value)?;
+        let stored = self.store.known().documents.get(&number).cloned();
+        let stored =
+            stored.ok_or(XmlStoreError::Unsound("a document of the catalog is missing"))?;
+        lock(&mut inner, &stored, access)?;
+        let access = Cell::new(access);
+        Ok(Document { store: self.store, transaction: &self.inner, stored, access })
+    }
+
+    /// Returns a place to roll back to.
+    #[must_use]
+    pub fn savepoint(&self) -> Savepoint {
+        self.inner.borrow().savepoint()
+    }
+
+    /// Takes back all changes since a savepoint. Locks are kept.
+    ///
+    /// # Errors
+    /// As [`Transaction::roll_back_to`].
+    pub fn roll_back_to(&self, savepoint: Savepoint) -> Result<(), XmlStoreError> {
+        Ok(self.inner.borrow_mut().roll_back_to(savepoint)?)
+    }
+
+    /// Makes all changes durable.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    pub fn commit(self) -> Result<(), XmlStoreError> {
+        Ok(self.inner.into_inner().commit()?)
+    }
+}
+
+/// What a document is locked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// Locks a document to the end of the transaction: the whole of it, shared by readers. All locks
+/// on documents are taken here.
+fn lock(
+    transaction: &mut Transaction,
+    stored: &Stored,
+    access: Access,
+) -> Result<(), XmlStoreError> {
+    let mode = if access == Access::Read { S } else { X };
+    Ok(transaction.lock_tree(&stored.tree, mode)?)
+}
+
+/// A document as a transaction sees it; a [`Tree`](crate::tree::Tree) whose nodes are labels.
+///
+/// The handle of a node stays good until the node is deleted. A deleted node's label may be that
+/// of a node inserted later.
+pub struct Document<'t> {
+    store: &'t XmlStore,
+    transaction: &'t RefCell<Transaction>,
+    stored: Arc<Stored>,
+    access: Cell<Access>,
+}
+
+impl Document<'_> {
+    /// Returns the number of path classes: distinct paths of element and attribute names that
+    /// nodes of the document have or have had.
+    #[must_use]
+    pub fn path_classes(&self) -> usize {
+        self.stored.paths.count()
+    }
+
+    fn lock_to_write(&self) -> Result<(), XmlStoreError> {
+        if self.access.get() == Access::Read {
+            lock(&mut self.transaction.borrow_mut(), &self.stored, Access::Write)?;
+            self.access.set(Access::Write);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,317 @@
+//! Loading a document from text, in one pass and with bounded memory.
+//!
+//! Records go into a tree that the catalog does not name yet, by the engine's bulk load: labels of
+//! a parsed document ascend. The catalog's entry is the last thing written, so a document is there
+//! as a whole or not at all. A load that fails drops its tree; one that a crash ended leaves a tree
+//! without an entry, which the next opening drops.
+
+use std::collections::VecDeque;
+use std::io::BufRead;
+use std::ops::ControlFlow;
+
+use tidegate_engine::TxnError;
+
+use super::paths::{PathClass, Pcr};
+use super::record::{Record, RecordKind};
+use super::{
+    CONTENT_MAX, DOCUMENT_NAME_MAX, DocumentOptions, Stored, XmlStore, XmlStoreError, encode_entry,
+};
+use crate::label::{Label, LabelError, Siblings};
+use crate::name::QName;
+use crate::parse::{Attribute, Event, XML_NAMESPACE, XmlReader};
+
+/// Nodes between two calls of the caller's function.
+const NODES_PER_REPORT: u64 = 4_096;
+
+/// How far a load has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Nodes and namespace declarations that were read.
+    pub nodes: u64,
+    /// Bytes of text that were read.
+    pub bytes: u64,
+}
+
+impl XmlStore {
+    /// Loads a document. `progress` is called every 4,096 nodes and stops the load with
+    /// [`ControlFlow::Break`]. When it returns, the document is durable.
+    ///
+    /// # Errors
+    /// [`XmlStoreError::DocumentExists`], [`XmlStoreError::DocumentName`],
+    /// [`XmlStoreError::Cancelled`], those of the parser, or the store cannot write: nothing is
+    /// stored.
+    pub fn load(
+        &self,
+        name: &str,
+        options: DocumentOptions,
+        input: impl BufRead,
+        progress: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Progress, XmlStoreError> {
+        if name.is_empty() || name.len() > DOCUMENT_NAME_MAX {
+            return Err(XmlStoreError::DocumentName(name.len()));
+        }
+        let exists = || XmlStoreError::DocumentExists(name.to_owned());
+        let key = name.as_bytes();
+        // Asked now to spare the work; the insert below decides.
+        if self.engine.transaction(|transaction| transaction.contains_key(&self.catalog, key))? {
+            return Err(exists());
+        }
+        let (number, stored) = self.reserve(options)?;
+        let loaded = self.fill(&stored, options, input, progress).and_then(|loaded| {
+            let entry = encode_entry(number, options);
+            let insert = |transaction: &mut tidegate_engine::Transaction| {
+                transaction.insert(&self.catalog, key, &entry)
+            };
+            match self.engine.transaction(insert) {
+                Ok(()) => Ok(loaded),
+                Err(TxnError::KeyExists) => Err(exists()),
+                Err(error) => Err(error.into()),
+            }
+        });
+        if loaded.is_err() {
+            // If this fails, the store has failed, and the next opening does it.
+            drop(stored);
+            let _ = self.discard(number);
+        }
+        loaded
+    }
+
+    fn fill(
+        &self,
+        stored: &Stored,
+        options: DocumentOptions,
+        input: impl BufRead,
+        progress: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Progress, XmlStoreError> {
+        let mut loader = Loader {
+            reader: XmlReader::new(input),
+            builder: Builder::new(self, stored),
+            progress,
+            reported: 0,
+            failure: None,
+        };
+        self.engine.bulk_load(&stored.tree, options.fill_percent, &mut loader)?;
+        match loader.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(loader.come_to()),
+        }
+    }
+}
+
+/// The records of a document as an iterator, as the bulk load takes them.
+struct Loader<'a, R: BufRead, P> {
+    reader: XmlReader<R>,
+    builder: Builder<'a>,
+    progress: P,
+    /// Nodes at the last report.
+    reported: u64,
+    /// Why the iterator ended before the document did.
+    failure: Option<XmlStoreError>,
+}
+
+impl<R: BufRead, P: FnMut(Progress) -> ControlFlow<()>> Loader<'_, R, P> {
+    fn come_to(&self) -> Progress {
+        Progress { nodes: self.builder.nodes, bytes: self.reader.position().offset }
+    }
+
+    /// Reads until there is a record. Returns `None` at the end of the document.
+    fn advance(&mut self) -> Result<Option<(Label, Vec<u8>)>, XmlStoreError> {
+        loop {
+            if let Some(record) = self.builder.ready.pop_front() {
+                return Ok(Some(record));
+            }
+            let Some(event) = self.reader.next_event()? else { return Ok(None) };
+            self.builder.event(event)?;
+            if self.builder.nodes - self.reported >= NODES_PER_REPORT {
+                self.reported = self.builder.nodes;
+                let come_to = self.come_to();
+                if (self.progress)(come_to).is_break() {
+                    return Err(XmlStoreError::Cancelled);
+                }
+            }
+        }
+    }
+}
+
+impl<R: BufRead, P: FnMut(Progress) -> ControlFlow<()>> Iterator for Loader<'_, R, P> {
+    type Item = (Label, Vec<u8>);
+
+    fn next(&mut self) -> Option<(Label, Vec<u8>)> {
+        if self.failure.is_some() {
+            return None;
+        }
+        self.advance().unwrap_or_else(|failure| {
+            self.failure = Some(failure);
+            None
+        })
+    }
+}
+
+/// An element that has not ended, or the document.
+struct Open {
+    label: Label,
+    pcr: Pcr,
+    last: Option<Label>,
+}
+
+/// Makes records of events.
+struct Builder<'a> {
+    store: &'a XmlStore,
+    stored: &'a Stored,
+    /// The document and the elements that have not ended.
+    open: Vec<Open>,
+    /// The parts of a text that have come.
+    text: String,
+    /// Nodes in front of the root element: they get labels backwards from the root's.
+    prolog: Vec<Record>,
+    ready: VecDeque<(Label, Vec<u8>)>,
+    nodes: u64,
+}
+
+impl<'a> Builder<'a> {
+    fn new(store: &'a XmlStore, stored: &'a Stored) -> Builder<'a> {
+        let document = Open { label: Label::document(), pcr: Pcr::DOCUMENT, last: None };
+        let (text, prolog, ready) = (String::new(), Vec::new(), VecDeque::new());
+        Builder { store, stored, open: vec![document], text, prolog, ready, nodes: 0 }
+    }
+
+    fn event(&mut self, event: Event<'_>) -> Result<(), XmlStoreError> {
+        if let Event::Text(part) = event {
+            self.text.push_str(part);
+            return check_length(self.text.len());
+        }
+        if !self.text.is_empty() {
+            let content = std::mem::take(&mut self.text);
+            self.leaf(RecordKind::Text, None, content)?;
+        }
+        match event {
+            Event::StartElement { name, attributes } => self.start(name, attributes),
+            Event::Comment(text) => self.leaf(RecordKind::Comment, None, text.to_owned()),
+            Event::ProcessingInstruction { target, data } => {
+                let name = QName::local(target);
+                self.leaf(RecordKind::ProcessingInstruction, Some(&name), data.to_owned())
+            }
+            Event::EndElement { .. } => {
+                self.open.pop();
+                Ok(())
+            }
+            Event::StartDocument | Event::EndDocument | Event::Text(_) => Ok(()),
+        }
+    }
+
+    fn innermost(&mut self) -> Result<&mut Open, XmlStoreError> {
+        self.open.last_mut().ok_or(XmlStoreError::Unsound("an event behind the document's end"))
+    }
+
+    fn push(&mut self, label: Label, record: &Record) {
+        self.nodes += 1;
+        self.ready.push_back((label, record.encode()));
+    }
+
+    /// Gives a label to a child of the innermost element.
+    fn child(&mut self) -> Result<Label, XmlStoreError> {
+        let rules = self.stored.rules;
+        let parent = self.innermost()?;
+        let siblings = parent.label.children(rules);
+        Ok(following(&siblings, &mut parent.last)?)
+    }
+
+    fn leaf(
+        &mut self,
+        kind: RecordKind,
+        name: Option<&QName>,
+        content: String,
+    ) -> Result<(), XmlStoreError> {
+        let number = |name| self.store.vocabulary.number(&self.store.engine, name);
+        let name = name.map(number).transpose()?;
+        let pcr = self.innermost()?.pcr;
+        let record = Record { kind, is_id: false, name, pcr, content };
+        if self.open.len() == 1 && self.open[0].last.is_none() {
+            self.prolog.push(record);
+            return Ok(());
+        }
+        let label = self.child()?;
+        self.push(label, &record);
+        Ok(())
+    }
+
+    fn start(&mut self, name: &QName, attributes: &[Attribute]) -> Result<(), XmlStoreError> {
+        let label = if self.open.len() == 1 { self.root()? } else { self.child()? };
+        let above = self.innermost()?.pcr;
+        let record = self.store.named(self.stored, RecordKind::Element, above, name)?;
+        let pcr = record.pcr;
+        self.push(label.clone(), &record);
+        let rules = self.stored.rules;
+        for (siblings, declares) in
+            [(label.namespaces(rules), true), (label.attributes(rules), false)]
+        {
+            let mut last = None;
+            for attribute in attributes.iter().filter(|a| a.declares_namespace() == declares) {
+                let kind = if declares { RecordKind::Namespace } else { RecordKind::Attribute };
+                let mut record = self.store.named(self.stored, kind, pcr, &attribute.name)?;
+                record.is_id = !declares && identifies(attribute);
+                record.content.clone_from(&attribute.value);
+                let label = following(&siblings, &mut last)?;
+                self.push(label, &record);
+            }
+        }
+        self.open.push(Open { label, pcr, last: None });
+        Ok(())
+    }
+
+    /// Stores what precedes the root element, and returns the root's label.
+    fn root(&mut self) -> Result<Label, XmlStoreError> {
+        let root = Label::root();
+        let siblings = Label::document().children(self.stored.rules);
+        let mut first = root.clone();
+        let mut labelled = Vec::new();
+        for record in self.prolog.drain(..).rev() {
+            first = siblings.before_first(&first)?;
+            labelled.push((first.clone(), record));
+        }
+        for (label, record) in labelled.into_iter().rev() {
+            self.push(label, &record);
+        }
+        self.innermost()?.last = Some(root.clone());
+        Ok(root)
+    }
+}
+
+impl XmlStore {
+    /// Makes the record of a node with a name, without content. `above` is the element's class.
+    pub(super) fn named(
+        &self,
+        stored: &Stored,
+        kind: RecordKind,
+        above: Pcr,
+        name: &QName,
+    ) -> Result<Record, XmlStoreError> {
+        let name = self.vocabulary.number(&self.engine, name)?;
+        let pcr = if kind.has_class() {
+            stored.paths.number(&self.engine, PathClass { parent: above, name, kind })?
+        } else {
+            above
+        };
+        Ok(Record { kind, is_id: false, name: Some(name), pcr, content: String::new() })
+    }
+}
+
+/// Returns the label behind `last`, and makes it the last.
+fn following(siblings: &Siblings, last: &mut Option<Label>) -> Result<Label, LabelError> {
+    let label = siblings.at(last.as_ref(), None)?;
+    *last = Some(label.clone());
+    Ok(label)
+}
+
+fn identifies(attribute: &Attribute) -> bool {
+    attribute.is_id || is_xml_id(&attribute.name)
+}
+
+/// Returns whether the name is `xml:id`, which identifies elements without a document type.
+pub(super) fn is_xml_id(name: &QName) -> bool {
+    &*name.local == "id" && &*name.namespace == XML_NAMESPACE
+}
+
+pub(super) fn check_length(length: usize) -> Result<(), XmlStoreError> {
+    if length > CONTENT_MAX { Err(XmlStoreError::ContentTooLong(length)) } else { Ok(()) }
+}

@@ -1,0 +1,427 @@
+//! Reading a document: from node to node, in streams, and as events.
+
+use std::cmp::Ordering;
+use std::io::Write;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tidegate_engine::{Cursor, Direction, KeyValue};
+
+use super::record::{Record, RecordKind};
+use super::vocabulary::NameId;
+use super::{Document, XmlStoreError};
+use crate::label::{Label, LabelRange, LabelRole, Level};
+use crate::name::QName;
+use crate::parse::{Attribute, Event, TEXT_PART};
+use crate::serialize::XmlWriter;
+use crate::tree::{Binding, Kind, Tree};
+
+/// Returns the length of the longest part of a text that an event may have.
+fn part_length(text: &str) -> usize {
+    let mut length = text.len().min(TEXT_PART);
+    while !text.is_char_boundary(length) {
+        length -= 1;
+    }
+    length
+}
+
+fn malformed(reason: super::MalformedRecord) -> XmlStoreError {
+    XmlStoreError::Record { what: "a node", reason }
+}
+
+/// Returns the ancestor of `label` among the children of `parent`, or itself.
+fn child_of(parent: &Label, label: &Label) -> Option<Label> {
+    let level = match parent.level() {
+        Level::Document => 0,
+        Level::Node(level) => level + 1,
+    };
+    label.ancestor_at(Level::Node(level))
+}
+
+impl<'t> Document<'t> {
+    /// Returns the record of a node, if there is such a node.
+    pub(super) fn find(&self, label: &Label) -> Result<Option<Record>, XmlStoreError> {
+        let mut transaction = self.transaction.borrow_mut();
+        let tree = &self.stored.tree;
+        let found = transaction.get_with(tree, label.as_bytes(), Record::decode)?;
+        found.transpose().map_err(malformed)
+    }
+
+    pub(super) fn record(&self, label: &Label) -> Result<Record, XmlStoreError> {
+        self.find(label)?.ok_or_else(|| XmlStoreError::NoSuchNode(label.clone()))
+    }
+
+    pub(super) fn name_of(&self, name: NameId) -> Result<Arc<QName>, XmlStoreError> {
+        let name = self.store.vocabulary.name(name);
+        name.ok_or(XmlStoreError::Unsound("a node's name is not in the vocabulary"))
+    }
+
+    fn full_name(&self, record: &Record) -> Result<Arc<QName>, XmlStoreError> {
+        self.name_of(record.name.ok_or(XmlStoreError::Unsound("a node has no name"))?)
+    }
+
+    /// Returns the lowest or the highest label of a range.
+    fn end_of(
+        &self,
+        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        direction: Direction,
+    ) -> Result<Option<Label>, XmlStoreError> {
+        let mut transaction = self.transaction.borrow_mut();
+        let mut cursor = transaction.cursor(&self.stored.tree, (low, high), direction)?;
+        let found = cursor.next(&mut transaction)?;
+        Ok(found.map(|(key, _)| Label::from_bytes(key)).transpose()?)
+    }
+
+    pub(super) fn scan(&self, range: &LabelRange) -> Result<Scan<'_, 't>, XmlStoreError> {
+        let high = range.end().map_or(Bound::Unbounded, Bound::Excluded);
+        let bounds = (Bound::Included(range.start()), high);
+        let mut transaction = self.transaction.borrow_mut();
+        let cursor = transaction.cursor(&self.stored.tree, bounds, Direction::Up)?;
+        Ok(Scan { document: self, cursor })
+    }
+
+    /// Returns the parent of a node by its label alone.
+    pub(super) fn parent_of(label: &Label) -> Option<Label> {
+        match label.role() {
+            LabelRole::Attribute | LabelRole::Namespace => label.owner(),
+            _ => label.parent(),
+        }
+    }
+
+    /// Returns the children of a node in order, without attributes, as a stream.
+    ///
+    /// # Errors
+    /// If the store cannot read. The same holds for each step of the stream.
+    pub fn children(&self, node: &Label) -> Result<Children<'_, 't>, XmlStoreError> {
+        let scan = self.scan(&node.children_range())?;
+        Ok(Children { scan, last: None })
+    }
+
+    /// Returns the descendants of a node in document order, without attributes, as a stream.
+    ///
+    /// # Errors
+    /// If the store cannot read. The same holds for each step of the stream.
+    pub fn descendants(&self, node: &Label) -> Result<Descendants<'_, 't>, XmlStoreError> {
+        Ok(Descendants { scan: self.scan(&node.children_range())? })
+    }
+
+    /// Returns the names of an element or attribute and of all elements above it, from the root
+    /// element on. Only the node itself is read: the names come from the path synopsis. Names of
+    /// other kinds of nodes are those of their parent.
+    ///
+    /// # Errors
+    /// If there is no such node or the store cannot read.
+    pub fn path(&self, node: &Label) -> Result<Vec<Arc<QName>>, XmlStoreError> {
+        if *node == Label::document() {
+            return Ok(Vec::new());
+        }
+        let names = self.stored.paths.names(self.record(node)?.pcr);
+        let names = names.ok_or(XmlStoreError::Unsound("a node's path class is not known"))?;
+        names.into_iter().map(|name| self.name_of(name)).collect()
+    }
+
+    /// Passes the whole document on as events.
+    ///
+    /// # Errors
+    /// If the store cannot read, and the first error of `sink`.
+    pub fn events<E: From<XmlStoreError>>(
+        &self,
+        mut sink: impl FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut open: Vec<(Label, Arc<QName>)> = Vec::new();
+        let mut begun: Option<Begun> = None;
+        let mut scan = self.scan(&Label::document().children_range())?;
+        sink(Event::StartDocument)?;
+        while let Some((label, record)) = scan.step()? {
+            if matches!(record.kind, RecordKind::Attribute | RecordKind::Namespace) {
+                let stray = XmlStoreError::Unsound("an attribute does not follow its element");
+                let element = begun.as_mut().ok_or(stray)?;
+                let name = self.full_name(&record)?;
+                let Record { content: value, is_id, .. } = record;
+                element.attributes.push(Attribute { name, value, is_id });
+                continue;
+            }
+            if let Some(element) = begun.take() {
+                open.push(element.pass_on(&mut sink)?);
+            }
+            while let Some((_, name)) = open.pop_if(|(above, _)| !above.is_ancestor_of(&label)) {
+                sink(Event::EndElement { name: &name })?;
+            }
+            if record.kind == RecordKind::Element {
+                let name = self.full_name(&record)?;
+                begun = Some(Begun { label, name, attributes: Vec::new() });
+            } else {
+                self.leaf_event(&record, &mut sink)?;
+            }
+        }
+        if let Some(element) = begun.take() {
+            open.push(element.pass_on(&mut sink)?);
+        }
+        while let Some((_, name)) = open.pop() {
+            sink(Event::EndElement { name: &name })?;
+        }
+        sink(Event::EndDocument)
+    }
+
+    fn leaf_event<E: From<XmlStoreError>>(
+        &self,
+        record: &Record,
+        sink: &mut impl FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match record.kind {
+            RecordKind::Comment => sink(Event::Comment(&record.content)),
+            RecordKind::ProcessingInstruction => {
+                let target = self.full_name(record)?;
+                sink(Event::ProcessingInstruction { target: &target.local, data: &record.content })
+            }
+            _ => {
+                let mut rest = record.content.as_str();
+                while !rest.is_empty() {
+                    let (part, after) = rest.split_at(part_length(rest));
+                    sink(Event::Text(part))?;
+                    rest = after;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes the whole document and returns the output.
+    ///
+    /// # Errors
+    /// If the store cannot read or the output cannot be written.
+    pub fn write<W: Write>(&self, mut writer: XmlWriter<W>) -> Result<W, XmlStoreError> {
+        self.events(|event| writer.write(event).map_err(XmlStoreError::from))?;
+        Ok(writer.finish()?)
+    }
+}
+
+/// An element whose attributes are being read.
+struct Begun {
+    label: Label,
+    name: Arc<QName>,
+    attributes: Vec<Attribute>,
+}
+
+impl Begun {
+    fn pass_on<E>(
+        self,
+        sink: &mut impl FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(Label, Arc<QName>), E> {
+        sink(Event::StartElement { name: &self.name, attributes: &self.attributes })?;
+        Ok((self.label, self.name))
+    }
+}
+
+/// The records of a range of labels, one after the other.
+pub(super) struct Scan<'d, 't> {
+    document: &'d Document<'t>,
+    cursor: Cursor,
+}
+
+impl Scan<'_, '_> {
+    pub(super) fn step(&mut self) -> Result<Option<(Label, Record)>, XmlStoreError> {
+        let mut transaction = self.document.transaction.borrow_mut();
+        self.cursor.next(&mut transaction)?.map(read_entry).transpose()
+    }
+
+    /// Goes to the first record that is not in the subtree of `label`.
+    fn step_over(&mut self, label: &Label) -> Result<Option<(Label, Record)>, XmlStoreError> {
+        let mut transaction = self.document.transaction.borrow_mut();
+        match label.subtree().end() {
+            Some(end) => self.cursor.seek(&mut transaction, end)?.map(read_entry).transpose(),
+            None => Ok(None),
+        }
+    }
+
+    /// Goes on and returns key and value as they are stored.
+    pub(super) fn step_raw(&mut self) -> Result<Option<KeyValue>, XmlStoreError> {
+        let mut transaction = self.document.transaction.borrow_mut();
+        let entry = self.cursor.next(&mut transaction)?;
+        Ok(entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
+    }
+}
+
+fn read_entry((key, value): (&[u8], &[u8])) -> Result<(Label, Record), XmlStoreError> {
+    Ok((Label::from_bytes(key)?, Record::decode(value).map_err(malformed)?))
+}
+
+/// The children of a node; see [`Document::children`].
+pub struct Children<'d, 't> {
+    scan: Scan<'d, 't>,
+    last: Option<Label>,
+}
+
+impl Iterator for Children<'_, '_> {
+    type Item = Result<Label, XmlStoreError>;
+
+    fn next(&mut self) -> Option<Result<Label, XmlStoreError>> {
+        let found = match &self.last {
+            None => self.scan.step(),
+            Some(last) => self.scan.step_over(last),
+        };
+        match found {
+            Ok(found) => {
+                let (label, _) = found?;
+                self.last = Some(label.clone());
+                Some(Ok(label))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+/// The descendants of a node; see [`Document::descendants`].
+pub struct Descendants<'d, 't> {
+    scan: Scan<'d, 't>,
+}
+
+impl Iterator for Descendants<'_, '_> {
+    type Item = Result<Label, XmlStoreError>;
+
+    fn next(&mut self) -> Option<Result<Label, XmlStoreError>> {
+        loop {
+            match self.scan.step() {
+                Ok(found) => {
+                    let (label, record) = found?;
+                    if !matches!(record.kind, RecordKind::Attribute | RecordKind::Namespace) {
+                        return Some(Ok(label));
+                    }
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl Tree for Document<'_> {
+    type Node = Label;
+    type Error = XmlStoreError;
+
+    fn root(&self) -> Result<Label, XmlStoreError> {
+        Ok(Label::document())
+    }
+
+    fn kind(&self, node: &Label) -> Result<Kind, XmlStoreError> {
+        if *node == Label::document() {
+            return Ok(Kind::Document);
+        }
+        let kind = self.record(node)?.kind.node();
+        kind.ok_or_else(|| XmlStoreError::NoSuchNode(node.clone()))
+    }
+
+    fn name(&self, node: &Label) -> Result<Option<QName>, XmlStoreError> {
+        if *node == Label::document() {
+            return Ok(None);
+        }
+        let name = self.record(node)?.name.map(|name| self.name_of(name)).transpose()?;
+        Ok(name.map(Arc::unwrap_or_clone))
+    }
+
+    fn has_name(&self, node: &Label, name: &QName) -> Result<bool, XmlStoreError> {
+        if *node == Label::document() {
+            return Ok(false);
+        }
+        let own = self.record(node)?.name.map(|own| self.name_of(own)).transpose()?;
+        Ok(own.is_some_and(|own| *own == *name))
+    }
+
+    fn content(&self, node: &Label) -> Result<String, XmlStoreError> {
+        if *node == Label::document() {
+            return Ok(String::new());
+        }
+        Ok(self.record(node)?.content)
+    }
+
+    fn parent(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        Ok(Document::parent_of(node))
+    }
+
+    fn first_child(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        let range = node.children_range();
+        let high = range.end().map_or(Bound::Unbounded, Bound::Excluded);
+        self.end_of((Bound::Included(range.start()), high), Direction::Up)
+    }
+
+    fn last_child(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        let range = node.children_range();
+        let high = range.end().map_or(Bound::Unbounded, Bound::Excluded);
+        let last = self.end_of((Bound::Included(range.start()), high), Direction::Down)?;
+        Ok(last.and_then(|last| child_of(node, &last)))
+    }
+
+    fn next_sibling(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        if node.role() != LabelRole::Child {
+            return Ok(None);
+        }
+        let Some(parent) = node.parent() else { return Ok(None) };
+        let (own, all) = (node.subtree(), parent.children_range());
+        let low = own.end().map_or(Bound::Unbounded, Bound::Included);
+        let high = all.end().map_or(Bound::Unbounded, Bound::Excluded);
+        self.end_of((low, high), Direction::Up)
+    }
+
+    fn previous_sibling(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        if node.role() != LabelRole::Child {
+            return Ok(None);
+        }
+        let Some(parent) = node.parent() else { return Ok(None) };
+        let all = parent.children_range();
+        let bounds = (Bound::Included(all.start()), Bound::Excluded(node.as_bytes()));
+        let before = self.end_of(bounds, Direction::Down)?;
+        Ok(before.and_then(|before| child_of(&parent, &before)))
+    }
+
+    fn attributes(&self, node: &Label) -> Result<Vec<Label>, XmlStoreError> {
+        let mut attributes = Vec::new();
+        let mut scan = self.scan(&node.attributes_range())?;
+        while let Some((label, _)) = scan.step()? {
+            attributes.push(label);
+        }
+        Ok(attributes)
+    }
+
+    fn declarations(&self, node: &Label) -> Result<Vec<Binding>, XmlStoreError> {
+        let mut bindings = Vec::new();
+        let mut scan = self.scan(&node.namespaces_range())?;
+        while let Some((_, record)) = scan.step()? {
+            let name = self.full_name(&record)?;
+            // `xmlns:p` declares p; `xmlns` alone has no prefix.
+            let prefix = if name.prefix.is_empty() { "".into() } else { name.local.clone() };
+            bindings.push(Binding { prefix, uri: record.content.into() });
+        }
+        Ok(bindings)
+    }
+
+    fn compare(&self, a: &Label, b: &Label) -> Result<Ordering, XmlStoreError> {
+        Ok(a.cmp(b))
+    }
+
+    fn is_ancestor(&self, ancestor: &Label, node: &Label) -> Result<bool, XmlStoreError> {
+        Ok(ancestor.is_ancestor_of(node))
+    }
+
+    fn element_by_id(&self, id: &str) -> Result<Option<Label>, XmlStoreError> {
+        let mut scan = self.scan(&Label::document().children_range())?;
+        while let Some((label, record)) = scan.step()? {
+            if record.is_id && record.content == id {
+                return Ok(label.owner());
+            }
+        }
+        Ok(None)
+    }
+
+    fn string_value(&self, node: &Label) -> Result<String, XmlStoreError> {
+        if !matches!(self.kind(node)?, Kind::Document | Kind::Element) {
+            return self.content(node);
+        }
+        let mut text = String::new();
+        let mut scan = self.scan(&node.children_range())?;
+        while let Some((_, record)) = scan.step()? {
+            if record.kind == RecordKind::Text {
+                text.push_str(&record.content);
+            }
+        }
+        Ok(text)
+    }
+}

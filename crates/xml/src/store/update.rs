@@ -1,0 +1,407 @@
+//! Changing a document.
+//!
+//! Each operation happens as a whole or, if it returns an error, not at all. All of them need the
+//! document locked exclusively; a protocol with finer locks has to know what they touch beside the
+//! node itself:
+//!
+//! - an insertion and a deletion, the gap between the neighbours;
+//! - a deletion between two texts, both of them, because it joins them;
+//! - a change of an element's name, its whole subtree: the path classes of all nodes below change,
+//!   and are written anew.
+
+use std::collections::HashMap;
+
+use super::load::{check_length, is_xml_id};
+use super::paths::{PathClass, Pcr};
+use super::record::{Record, RecordKind};
+use super::{Document, XmlStoreError};
+use crate::label::Label;
+use crate::name::QName;
+use crate::parse::XMLNS_NAMESPACE;
+use crate::parse::chars::{first_forbidden, is_name};
+use crate::tree::{Kind, Tree};
+
+/// Where a node is inserted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// In front of this node.
+    Before(Label),
+    /// Behind this node.
+    After(Label),
+    /// As the first child of this element or the document.
+    First(Label),
+    /// As the last child of this element or the document.
+    Last(Label),
+}
+
+/// A node to be inserted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewNode<'a> {
+    /// An element without attributes and children.
+    Element(&'a QName),
+    /// A text, which must not be empty.
+    Text(&'a str),
+    /// A comment.
+    Comment(&'a str),
+    /// A processing instruction.
+    ProcessingInstruction {
+        /// The name of whom it is for.
+        target: &'a str,
+        /// What it says.
+        data: &'a str,
+    },
+}
+
+/// A place in a list of children.
+struct Gap {
+    parent: Label,
+    left: Option<Label>,
+    right: Option<Label>,
+}
+
+impl Document<'_> {
+    /// Inserts a node and returns its label.
+    ///
+    /// # Errors
+    /// There is no such place; a text would be empty or beside another one, or in the document
+    /// itself; the document would have a second root element; XML does not allow the name or the
+    /// content; the label would be too long ([`XmlStoreError::Label`]); or the store failed.
+    pub fn insert(&self, place: &Place, node: NewNode<'_>) -> Result<Label, XmlStoreError> {
+        self.lock_to_write()?;
+        let gap = self.gap(place)?;
+        self.check_new(&gap, node)?;
+        let siblings = gap.parent.children(self.stored.rules);
+        let label = siblings.at(gap.left.as_ref(), gap.right.as_ref())?;
+        let above = self.class_of(&gap.parent)?;
+        let plain = |kind, content: &str| Record {
+            kind,
+            is_id: false,
+            name: None,
+            pcr: above,
+            content: content.to_owned(),
+        };
+        let record = match node {
+            NewNode::Element(name) => {
+                self.store.named(&self.stored, RecordKind::Element, above, name)?
+            }
+            NewNode::Text(text) => plain(RecordKind::Text, text),
+            NewNode::Comment(text) => plain(RecordKind::Comment, text),
+            NewNode::ProcessingInstruction { target, data } => {
+                let kind = RecordKind::ProcessingInstruction;
+                let record = self.store.named(&self.stored, kind, above, &QName::local(target))?;
+                Record { content: data.to_owned(), ..record }
+            }
+        };
+        self.put(&label, &record)?;
+        Ok(label)
+    }
+
+    /// Sets the content of a text, comment, processing instruction or attribute.
+    ///
+    /// # Errors
+    /// There is no such node, it is an element, XML does not allow the content, or the store
+    /// failed.
+    pub fn set_value(&self, node: &Label, value: &str) -> Result<(), XmlStoreError> {
+        self.lock_to_write()?;
+        let mut record = self.record(node)?;
+        let Some(kind) = record.kind.node().filter(|&kind| kind != Kind::Element) else {
+            return Err(not_possible(node, "an element has no value; set that of a text in it"));
+        };
+        check_content(kind, value)?;
+        value.clone_into(&mut record.content);
+        self.put(node, &record)
+    }
+
+    /// Sets an attribute of an element, whether the element has it or not, and returns its label.
+    /// A new one is the last. The prefix of one that exists stays.
+    ///
+    /// # Errors
+    /// There is no such element, the name declares a namespace, XML does not allow the name or the
+    /// value, the label would be too long, or the store failed.
+    pub fn set_attribute(
+        &self,
+        element: &Label,
+        name: &QName,
+        value: &str,
+    ) -> Result<Label, XmlStoreError> {
+        self.lock_to_write()?;
+        let above = self.element(element)?.pcr;
+        check_name(name)?;
+        check_content(Kind::Attribute, value)?;
+        if let Some(attribute) = self.attribute(element, name)? {
+            self.set_value(&attribute, value)?;
+            return Ok(attribute);
+        }
+        let last = Tree::attributes(self, element)?.pop();
+        let label = element.attributes(self.stored.rules).at(last.as_ref(), None)?;
+        let record = self.store.named(&self.stored, RecordKind::Attribute, above, name)?;
+        let (is_id, content) = (is_xml_id(name), value.to_owned());
+        self.put(&label, &Record { is_id, content, ..record })?;
+        Ok(label)
+    }
+
+    /// Removes an attribute of an element. Returns whether the element had it.
+    ///
+    /// # Errors
+    /// There is no such element or the store failed.
+    pub fn remove_attribute(&self, element: &Label, name: &QName) -> Result<bool, XmlStoreError> {
+        self.lock_to_write()?;
+        self.element(element)?;
+        match self.attribute(element, name)? {
+            Some(attribute) => self.remove_subtree(&attribute).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns the attribute of that name of an element.
+    ///
+    /// # Errors
+    /// If the store cannot read.
+    pub fn attribute(&self, element: &Label, name: &QName) -> Result<Option<Label>, XmlStoreError> {
+        for attribute in Tree::attributes(self, element)? {
+            if self.has_name(&attribute, name)? {
+                return Ok(Some(attribute));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives an element, attribute or processing instruction another name.
+    ///
+    /// # Errors
+    /// There is no such node, it has no name, its element has an attribute of that name, XML does
+    /// not allow the name, or the store failed.
+    pub fn rename(&self, node: &Label, name: &QName) -> Result<(), XmlStoreError> {
+        self.lock_to_write()?;
+        let record = self.record(node)?;
+        check_name(name)?;
+        let parent = Document::parent_of(node).unwrap_or(Label::document());
+        match record.kind {
+            RecordKind::Element => {}
+            RecordKind::Attribute => {
+                let same = self.attribute(&parent, name)?;
+                if same.is_some_and(|other| other != *node) {
+                    return Err(not_possible(node, "the element has an attribute of that name"));
+                }
+            }
+            RecordKind::ProcessingInstruction => check_target(name)?,
+            _ => return Err(not_possible(node, "a node of this kind has no name")),
+        }
+        let above = self.class_of(&parent)?;
+        let renamed = self.store.named(&self.stored, record.kind, above, name)?;
+        self.atomically(|| {
+            // A document type declares an attribute as ID by its name, so another name is none.
+            let is_id = record.kind == RecordKind::Attribute && is_xml_id(name);
+            let old = record.pcr;
+            self.put(node, &Record { is_id, content: record.content, ..renamed.clone() })?;
+            if record.kind == RecordKind::Element && old != renamed.pcr {
+                self.change_classes_below(node, old, renamed.pcr)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Deletes a node with all that is below it. Texts on both sides of it become one.
+    ///
+    /// # Errors
+    /// There is no such node, it is the document or the root element, the joined text would be too
+    /// long, or the store failed.
+    pub fn delete(&self, node: &Label) -> Result<(), XmlStoreError> {
+        self.lock_to_write()?;
+        if *node == Label::document() {
+            return Err(not_possible(node, "drop the document instead"));
+        }
+        let record = self.record(node)?;
+        let is_root = node.parent() == Some(Label::document());
+        if record.kind == RecordKind::Element && is_root {
+            return Err(not_possible(node, "a document keeps its root element"));
+        }
+        let text = |label: Option<Label>| -> Result<Option<(Label, Record)>, XmlStoreError> {
+            let Some(label) = label else { return Ok(None) };
+            let record = self.record(&label)?;
+            Ok((record.kind == RecordKind::Text).then_some((label, record)))
+        };
+        let left = text(self.previous_sibling(node)?)?;
+        let right = text(self.next_sibling(node)?)?;
+        self.atomically(|| {
+            self.remove_subtree(node)?;
+            if let (Some((left, mut joined)), Some((right, rest))) = (left, right) {
+                joined.content.push_str(&rest.content);
+                check_length(joined.content.len())?;
+                self.put(&left, &joined)?;
+                self.remove_subtree(&right)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs several changes that are all taken back if one fails.
+    fn atomically(
+        &self,
+        run: impl FnOnce() -> Result<(), XmlStoreError>,
+    ) -> Result<(), XmlStoreError> {
+        let savepoint = self.transaction.borrow().savepoint();
+        let result = run();
+        if result.as_ref().is_err_and(|error| !error.is_retryable()) {
+            self.transaction.borrow_mut().roll_back_to(savepoint)?;
+        }
+        result
+    }
+
+    fn put(&self, label: &Label, record: &Record) -> Result<(), XmlStoreError> {
+        let mut transaction = self.transaction.borrow_mut();
+        Ok(transaction.put(&self.stored.tree, label.as_bytes(), &record.encode())?)
+    }
+
+    fn remove_subtree(&self, node: &Label) -> Result<(), XmlStoreError> {
+        let mut scan = self.scan(&node.subtree())?;
+        while let Some((key, _)) = scan.step_raw()? {
+            self.transaction.borrow_mut().remove(&self.stored.tree, &key)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the records below an element anew after its class has changed.
+    fn change_classes_below(&self, node: &Label, old: Pcr, new: Pcr) -> Result<(), XmlStoreError> {
+        let mut changed = HashMap::from([(old, new)]);
+        let above = |changed: &HashMap<Pcr, Pcr>, pcr: Pcr| {
+            let unknown = XmlStoreError::Unsound("a path class does not follow its parent's");
+            changed.get(&pcr).copied().ok_or(unknown)
+        };
+        let mut scan = self.scan(&node.subtree())?;
+        // The first is the element itself.
+        scan.step()?;
+        while let Some((label, mut record)) = scan.step()? {
+            if record.kind.has_class() && !changed.contains_key(&record.pcr) {
+                let class = self.stored.paths.class(record.pcr);
+                let class = class.ok_or(XmlStoreError::Unsound("a path class is not known"))?;
+                let class = PathClass { parent: above(&changed, class.parent)?, ..class };
+                let pcr = self.stored.paths.number(&self.store.engine, class)?;
+                changed.insert(record.pcr, pcr);
+            }
+            record.pcr = above(&changed, record.pcr)?;
+            self.put(&label, &record)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the record of an element.
+    fn element(&self, label: &Label) -> Result<Record, XmlStoreError> {
+        if *label == Label::document() {
+            return Err(not_possible(label, "the document has no attributes"));
+        }
+        let record = self.record(label)?;
+        if record.kind != RecordKind::Element {
+            return Err(not_possible(label, "only elements have attributes and children"));
+        }
+        Ok(record)
+    }
+
+    /// Returns the class of an element or the document.
+    fn class_of(&self, parent: &Label) -> Result<Pcr, XmlStoreError> {
+        if *parent == Label::document() {
+            return Ok(Pcr::DOCUMENT);
+        }
+        Ok(self.element(parent)?.pcr)
+    }
+
+    fn gap(&self, place: &Place) -> Result<Gap, XmlStoreError> {
+        let list_of = |node: &Label| {
+            let is_in_none = matches!(self.kind(node)?, Kind::Document | Kind::Attribute);
+            let parent = node.parent().filter(|_| !is_in_none);
+            parent.ok_or_else(|| not_possible(node, "it is in no list of children"))
+        };
+        Ok(match place {
+            Place::Before(node) => Gap {
+                parent: list_of(node)?,
+                left: self.previous_sibling(node)?,
+                right: Some(node.clone()),
+            },
+            Place::After(node) => Gap {
+                parent: list_of(node)?,
+                left: Some(node.clone()),
+                right: self.next_sibling(node)?,
+            },
+            Place::First(parent) => {
+                Gap { parent: parent.clone(), left: None, right: self.first_child(parent)? }
+            }
+            Place::Last(parent) => {
+                Gap { parent: parent.clone(), left: self.last_child(parent)?, right: None }
+            }
+        })
+    }
+
+    fn check_new(&self, gap: &Gap, node: NewNode<'_>) -> Result<(), XmlStoreError> {
+        let in_document = gap.parent == Label::document();
+        match node {
+            NewNode::Element(_) if in_document => {
+                return Err(not_possible(&gap.parent, "it has a root element already"));
+            }
+            NewNode::Element(name) => check_name(name)?,
+            NewNode::Text(_) if in_document => {
+                return Err(not_possible(&gap.parent, "text is allowed in elements only"));
+            }
+            NewNode::Text(text) => {
+                check_content(Kind::Text, text)?;
+                for neighbour in [&gap.left, &gap.right].into_iter().flatten() {
+                    if self.record(neighbour)?.kind == RecordKind::Text {
+                        return Err(not_possible(
+                            neighbour,
+                            "a text is beside the new one; set the value of that one instead",
+                        ));
+                    }
+                }
+            }
+            NewNode::Comment(text) => check_content(Kind::Comment, text)?,
+            NewNode::ProcessingInstruction { target, data } => {
+                check_target(&QName::local(target))?;
+                check_content(Kind::ProcessingInstruction, data)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn not_possible(label: &Label, what: &'static str) -> XmlStoreError {
+    XmlStoreError::NotPossible { label: label.clone(), what }
+}
+
+fn check_name(name: &QName) -> Result<(), XmlStoreError> {
+    let is_prefix = name.prefix.is_empty() || (is_name(&name.prefix) && !name.namespace.is_empty());
+    if is_name(&name.local) && is_prefix && *name.namespace != *XMLNS_NAMESPACE {
+        Ok(())
+    } else {
+        Err(XmlStoreError::Name(name.to_string()))
+    }
+}
+
+fn check_target(name: &QName) -> Result<(), XmlStoreError> {
+    let is_plain = name.prefix.is_empty() && name.namespace.is_empty();
+    if is_plain && !name.local.eq_ignore_ascii_case("xml") {
+        check_name(name)
+    } else {
+        Err(XmlStoreError::Name(name.to_string()))
+    }
+}
+
+fn check_content(kind: Kind, content: &str) -> Result<(), XmlStoreError> {
+    check_length(content.len())?;
+    if first_forbidden(content).is_some() {
+        return Err(XmlStoreError::Content("XML does not allow one of the characters"));
+    }
+    let starts_with_space = content.starts_with([' ', '\t', '\r', '\n']);
+    let refused = match kind {
+        Kind::Text if content.is_empty() => "a text must not be empty",
+        Kind::Comment if content.contains("--") || content.ends_with('-') => {
+            "a comment must not contain -- or end with -"
+        }
+        Kind::ProcessingInstruction if content.contains("?>") || starts_with_space => {
+            "a processing instruction must not contain ?> or begin with white space"
+        }
+        Kind::Comment | Kind::ProcessingInstruction if content.contains('\r') => {
+            "text of comments and processing instructions cannot carry a carriage return"
+        }
+        _ => return Ok(()),
+    };
+    Err(XmlStoreError::Content(refused))
+}

@@ -1,0 +1,158 @@
+//! Chains of crashes: after each the document is the last one that was committed.
+
+use std::fmt::Write as _;
+use std::iter;
+use std::sync::Arc;
+
+use tidegate_engine::disk::{Crash, Faults, SimulatedDisk};
+use tidegate_random::SplitMix64;
+use tidegate_xml::store::{XmlStore, XmlStoreError};
+
+use super::model::{FIRST, Model};
+use super::{in_memory, load, new_disk, open, plain};
+
+const CRASHES: [Crash; 4] = [Crash::Kept, Crash::Lost, Crash::Random, Crash::Weak];
+
+/// What the store has to hold: the document, if there is one.
+struct Expected {
+    sure: Option<Model>,
+    /// The same with the last change, of which nobody knows whether it is durable.
+    /// At most one.
+    doubt: Vec<Option<Model>>,
+}
+
+/// Reads the document, if there is one.
+fn read(store: &XmlStore) -> Result<Option<String>, XmlStoreError> {
+    if store.documents()?.is_empty() {
+        return Ok(None);
+    }
+    let transaction = store.begin();
+    let document = transaction.document("d")?;
+    assert_eq!(document.check()?, []);
+    plain(&document).map(Some)
+}
+
+/// Reads the document and compares it with what has to be there. From then on it has to stay.
+fn resolve(store: &XmlStore, expected: &mut Expected, case: &str) -> Result<(), XmlStoreError> {
+    let text = read(store)?;
+    let tree = |model: &Model| format!("{:?}", model.tree());
+    let found = text.as_ref().map(|text| format!("{:?}", in_memory(text)));
+    let mut candidates = iter::once(expected.sure.take()).chain(expected.doubt.drain(..));
+    let same = candidates.find(|model| model.as_ref().map(tree) == found);
+    let Some(same) = same else { panic!("{case}: this was not committed: {text:?}") };
+    expected.sure = same;
+    let trees = 3 + usize::from(text.is_some());
+    assert_eq!(store.engine().trees().len(), trees, "{case}: no stray trees");
+    Ok(())
+}
+
+/// Loads, changes and drops the document until something fails or there was enough.
+fn work(
+    store: &XmlStore,
+    random: &mut SplitMix64,
+    expected: &mut Expected,
+) -> Result<(), XmlStoreError> {
+    for _ in 0..random.next_below(25) {
+        let Some(model) = &expected.sure else {
+            expected.doubt = vec![Some(Model::new())];
+            load(store, "d", FIRST)?;
+            expected.sure = expected.doubt.pop().flatten();
+            continue;
+        };
+        if random.next_chance(0.05) {
+            expected.doubt = vec![None];
+            store.drop_document("d")?;
+            expected.sure = expected.doubt.pop().flatten();
+            continue;
+        }
+        let mut changed = model.clone();
+        let transaction = store.begin();
+        let document = transaction.document_to_update("d")?;
+        for _ in 0..random.next_below(12) {
+            changed.step(random, &document)?;
+        }
+        drop(document);
+        if random.next_chance(0.2) {
+            continue;
+        }
+        expected.doubt = vec![Some(changed)];
+        transaction.commit()?;
+        expected.sure = expected.doubt.pop().flatten();
+    }
+    Ok(())
+}
+
+fn chain(seed: u64) {
+    let mut random = SplitMix64::new(seed);
+    let mut disk = new_disk(seed);
+    let mut expected = Expected { sure: None, doubt: Vec::new() };
+    let mut case = format!("seed {seed}");
+    for life in 0..4 {
+        let how = CRASHES[random.next_below(4) as usize];
+        let scale = [20, 200, 1_000][random.next_below(3) as usize];
+        let crash_after = Some(u64::from(random.next_below(scale))).filter(|_| life < 3);
+        case = format!("{case}; {crash_after:?} operations, then {how:?}");
+        disk.set_faults(Faults { crash_after, ..Faults::default() });
+        let lived = open(&disk).and_then(|store| {
+            resolve(&store, &mut expected, &case)?;
+            work(&store, &mut random, &mut expected)
+        });
+        assert!(lived.is_ok() || disk.is_off(), "{case}: {lived:?}");
+        disk = Arc::new(disk.crash(how));
+    }
+    let store = open(&disk).unwrap();
+    resolve(&store, &mut expected, &case).unwrap();
+    store.engine().check().unwrap();
+}
+
+#[test]
+fn after_each_crash_the_document_is_the_committed_one() {
+    (1..=25).for_each(chain);
+}
+
+#[test]
+#[ignore = "soak: 2,000 chains of crashes"]
+fn after_each_of_many_crashes_the_document_is_the_committed_one() {
+    (1_000..3_000).for_each(chain);
+}
+
+#[test]
+fn a_crash_anywhere_in_a_load_leaves_all_or_nothing() {
+    let mut text = "<r>".to_owned();
+    for number in 0..400 {
+        let name = number % 20;
+        write!(text, "<n{name} k='v'>some text</n{name}>").unwrap();
+    }
+    text.push_str("</r>");
+    let fresh = |seed| {
+        let disk: Arc<SimulatedDisk> = new_disk(seed);
+        drop(open(&disk).unwrap());
+        disk
+    };
+    let whole = fresh(1);
+    let before = whole.operations();
+    load(&open(&whole).unwrap(), "d", &text).unwrap();
+    let operations = whole.operations() - before;
+    let mut outcomes = [0, 0];
+    for (step, how) in (0..60).zip(CRASHES.into_iter().cycle()) {
+        let disk = fresh(1);
+        let crash_after = Some(step * operations / 59);
+        disk.set_faults(Faults { crash_after, ..Faults::default() });
+        let loaded = open(&disk).and_then(|store| load(&store, "d", &text));
+        let disk = Arc::new(disk.crash(how));
+        let store = open(&disk).unwrap();
+        let documents = store.documents().unwrap();
+        assert!(loaded.is_err() || documents == ["d"], "crash after {crash_after:?}");
+        outcomes[documents.len()] += 1;
+        assert_eq!(store.engine().trees().len(), 3 + documents.len());
+        load(&store, "other", "<r/>").unwrap();
+        let transaction = store.begin();
+        if !documents.is_empty() {
+            let document = transaction.document("d").unwrap();
+            assert_eq!(document.check().unwrap(), []);
+            assert_eq!(super::dump(&document), super::canonical(&text));
+        }
+        assert_eq!(transaction.document("other").unwrap().check().unwrap(), []);
+    }
+    assert!(outcomes[0] > 10, "{outcomes:?}");
+}

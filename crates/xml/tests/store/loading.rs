@@ -1,0 +1,177 @@
+//! Loading, writing and reading documents.
+
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+
+use tidegate_random::SplitMix64;
+use tidegate_xml::parse::Event;
+use tidegate_xml::serialize::XmlWriter;
+use tidegate_xml::store::{DocumentOptions, XmlStore, XmlStoreError};
+use tidegate_xml::tree::Tree;
+use tidegate_xml::xmark::{PersonCount, XmarkGenerator, XmarkOptions};
+use tidegate_xml::xpath::{Environment, Prefixes, Query};
+
+use super::{canonical, compare, dump, in_memory, load, new_store, parse_documents};
+
+fn xmark(factor: f64) -> String {
+    let options = XmarkOptions { factor, seed: 4, persons: PersonCount::Original };
+    let text = XmarkGenerator::new(options).unwrap().write(Vec::new()).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn a_loaded_document_is_the_parsed_one() {
+    let seed = 5;
+    let mut random = SplitMix64::new(seed);
+    let store = new_store(seed);
+    for number in 0..60 {
+        let case = format!("seed {seed}, document {number}");
+        let text = parse_documents::document(&mut random, number % 3 == 0);
+        load(&store, &case, &text).unwrap();
+        let transaction = store.begin();
+        let document = transaction.document(&case).unwrap();
+        compare(&document, &in_memory(&text), &format!("{case}:\n{text}"));
+        assert_eq!(dump(&document), canonical(&text), "{case}");
+    }
+    assert_eq!(store.documents().unwrap().len(), 60);
+}
+
+#[test]
+fn what_is_before_and_behind_the_root_element_stays_there() {
+    let text = "<!--1--><?a b?><!--2--><r a='1'>x<b/>y</r><!--3--><?c?>";
+    let store = new_store(1);
+    load(&store, "d", text).unwrap();
+    let transaction = store.begin();
+    let document = transaction.document("d").unwrap();
+    compare(&document, &in_memory(text), text);
+    assert_eq!(dump(&document), canonical(text));
+}
+
+#[test]
+fn a_long_text_is_one_node() {
+    let long = "é<![CDATA[&]]>".repeat(150_000);
+    let text = format!("<r><a b='{0}'>{long}</a></r>", "v".repeat(100_000));
+    let store = new_store(2);
+    load(&store, "d", &text).unwrap();
+    let transaction = store.begin();
+    let document = transaction.document("d").unwrap();
+    assert!(dump(&document) == canonical(&text));
+    document
+        .events::<XmlStoreError>(|event| {
+            if let Event::Text(part) = event {
+                assert!(part.len() <= tidegate_xml::parse::TEXT_PART);
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(document.check().unwrap(), []);
+}
+
+#[test]
+fn an_xmark_document_goes_in_and_out_and_answers_queries() {
+    let text = xmark(0.001);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let store = XmlStore::open_or_create(&path).unwrap();
+    load(&store, "auctions", &text).unwrap();
+    store.close().unwrap();
+
+    let store = XmlStore::open_or_create(&path).unwrap();
+    let transaction = store.begin();
+    let document = transaction.document("auctions").unwrap();
+    assert_eq!(document.check().unwrap(), []);
+    assert!(dump(&document) == canonical(&text));
+    assert!(document.path_classes() > 50, "{} classes", document.path_classes());
+    let tree = in_memory(&text);
+    for query in [
+        "count(/site/people/person)",
+        "count(//item[location='United States'])",
+        "string(/site/people/person[2]/name)",
+        "count(//open_auction[bidder]/bidder[last()]/preceding-sibling::bidder)",
+        "string(id('person1')/name)",
+    ] {
+        let query = Query::parse(query, &Prefixes::new()).unwrap();
+        let ours = query.string(&document, &document.root().unwrap(), &Environment::default());
+        let theirs = query.string(&tree, &tree.root().unwrap(), &Environment::default());
+        assert_eq!(ours.unwrap(), theirs.unwrap(), "{query:?}");
+    }
+}
+
+#[test]
+fn a_load_that_fails_leaves_nothing() {
+    let store = new_store(3);
+    load(&store, "d", "<a/>").unwrap();
+    let trees = store.engine().trees();
+    let mut broken = "<a>".to_owned();
+    for number in 0..5_000 {
+        write!(broken, "<n{}>text</n{}>", number % 50, number % 50).unwrap();
+    }
+    let refused = load(&store, "e", &broken).unwrap_err();
+    assert!(matches!(refused, XmlStoreError::Parse(_)), "{refused}");
+    broken.push_str("</a>");
+    let mut calls = 0;
+    let stop = |_| {
+        calls += 1;
+        ControlFlow::Break(())
+    };
+    let stopped = store.load("e", DocumentOptions::default(), broken.as_bytes(), stop);
+    assert!(matches!(stopped, Err(XmlStoreError::Cancelled)));
+    assert_eq!(calls, 1);
+    let exists = load(&store, "d", "<b/>").unwrap_err();
+    assert!(matches!(exists, XmlStoreError::DocumentExists(_)), "{exists}");
+    assert!(matches!(load(&store, "", "<b/>"), Err(XmlStoreError::DocumentName(0))));
+    assert_eq!(store.engine().trees(), trees);
+    assert_eq!(store.documents().unwrap(), ["d"]);
+
+    load(&store, "e", &broken).unwrap();
+    assert!(store.drop_document("e").unwrap());
+    assert!(!store.drop_document("e").unwrap());
+    assert_eq!(store.engine().trees(), trees);
+    let transaction = store.begin();
+    assert!(matches!(transaction.document("e"), Err(XmlStoreError::NoSuchDocument(_))));
+    let document = transaction.document("d").unwrap();
+    let plain = document.write(XmlWriter::new(Vec::new())).unwrap();
+    assert_eq!(String::from_utf8_lossy(&plain).lines().last(), Some("<a/>"));
+}
+
+#[test]
+fn threads_load_change_and_drop_documents_at_the_same_time() {
+    let store = new_store(12);
+    let work = |thread: u32| {
+        for round in 0..12 {
+            let name = format!("{thread} {round}");
+            let mut text = format!("<r t{thread}='v'>");
+            for child in 0..20 {
+                write!(text, "<n{} k{round}='v'/>", (thread + round + child) % 30).unwrap();
+            }
+            text.push_str("</r>");
+            load(&store, &name, &text).unwrap();
+            // Also the other threads' documents: they are whole, or not there.
+            let other = format!("{} {}", (thread + 1) % 4, round);
+            let transaction = store.begin();
+            match transaction.document(&other) {
+                Ok(document) => assert_eq!(document.check().unwrap(), []),
+                Err(XmlStoreError::NoSuchDocument(_)) => {}
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+            drop(transaction);
+            let transaction = store.begin();
+            let document = transaction.document(&name).unwrap();
+            assert_eq!(dump(&document), canonical(&text));
+            drop(document);
+            transaction.commit().unwrap();
+            if round % 3 > 0 {
+                assert!(store.drop_document(&name).unwrap());
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let work = &work;
+            scope.spawn(move || work(thread));
+        }
+    });
+    assert_eq!(store.documents().unwrap().len(), 16);
+    assert_eq!(store.engine().trees().len(), 3 + 16);
+    store.engine().check().unwrap();
+}

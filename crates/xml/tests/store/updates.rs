@@ -1,0 +1,184 @@
+//! Random changes against the model, rollback, and what is refused.
+
+use tidegate_random::SplitMix64;
+use tidegate_xml::label::{Label, LabelError};
+use tidegate_xml::name::QName;
+use tidegate_xml::store::{NewNode, Place, XmlStoreError};
+use tidegate_xml::tree::Tree;
+
+use super::model::{FIRST, Model};
+use super::{compare, dump, in_memory, load, new_store, plain};
+
+#[test]
+fn a_changed_document_is_the_model() {
+    for seed in 1..=6 {
+        let mut random = SplitMix64::new(seed);
+        let store = new_store(seed);
+        load(&store, "d", FIRST).unwrap();
+        let mut model = Model::new();
+        let transaction = store.begin();
+        let document = transaction.document_to_update("d").unwrap();
+        for step in 0..300 {
+            model.step(&mut random, &document).unwrap();
+            if step % 30 == 0 {
+                let case = format!("seed {seed}, step {step}");
+                compare(&document, &model.tree(), &case);
+                compare(&document, &in_memory(&plain(&document).unwrap()), &case);
+            }
+        }
+        transaction.commit().unwrap();
+        let transaction = store.begin();
+        let document = transaction.document("d").unwrap();
+        compare(&document, &model.tree(), &format!("seed {seed}, committed"));
+    }
+}
+
+#[test]
+fn what_is_rolled_back_never_was() {
+    let seed = 7;
+    let mut random = SplitMix64::new(seed);
+    let store = new_store(seed);
+    load(&store, "d", FIRST).unwrap();
+    let mut committed = Model::new();
+    for round in 0..40 {
+        let case = format!("seed {seed}, round {round}");
+        let mut model = committed.clone();
+        let transaction = store.begin();
+        let document = transaction.document("d").unwrap();
+        for _ in 0..random.next_below(4) {
+            let (savepoint, kept) = (transaction.savepoint(), model.clone());
+            for _ in 0..random.next_below(20) {
+                model.step(&mut random, &document).unwrap();
+            }
+            if random.next_chance(0.4) {
+                transaction.roll_back_to(savepoint).unwrap();
+                model = kept;
+            }
+        }
+        compare(&document, &model.tree(), &case);
+        drop(document);
+        if random.next_chance(0.5) {
+            transaction.commit().unwrap();
+            committed = model;
+        } else {
+            drop(transaction);
+        }
+        let transaction = store.begin();
+        compare(&transaction.document("d").unwrap(), &committed.tree(), &case);
+    }
+}
+
+#[test]
+fn a_label_that_would_be_too_long_is_refused_and_changes_nothing() {
+    let store = new_store(8);
+    load(&store, "d", "<r><a/><b/></r>").unwrap();
+    let transaction = store.begin();
+    let document = transaction.document_to_update("d").unwrap();
+    let name = QName::local("n");
+    let root = Label::root();
+    let mut at = document.first_child(&root).unwrap().unwrap();
+    // On alternating sides of the last one labels grow by a bit each time.
+    let refused = (0..20_000).find_map(|number| {
+        let place =
+            if number % 2 == 0 { Place::After(at.clone()) } else { Place::Before(at.clone()) };
+        match document.insert(&place, NewNode::Element(&name)) {
+            Ok(label) => {
+                at = label;
+                None
+            }
+            Err(error) => Some((number, error)),
+        }
+    });
+    let (count, error) = refused.unwrap();
+    assert!(matches!(error, XmlStoreError::Label(LabelError::TooLong { .. })), "{error}");
+    assert_eq!(document.children(&root).unwrap().count(), count + 2);
+    assert_eq!(document.check().unwrap(), []);
+}
+
+#[test]
+fn a_renamed_element_changes_the_paths_below_it() {
+    let store = new_store(9);
+    load(&store, "d", "<r><a k='1'><b><c>x</c></b></a><a><b/></a></r>").unwrap();
+    let transaction = store.begin();
+    let document = transaction.document_to_update("d").unwrap();
+    let a = document.first_child(&Label::root()).unwrap().unwrap();
+    document.rename(&a, &QName::local("z")).unwrap();
+    let expected = in_memory("<r><z k='1'><b><c>x</c></b></z><a><b/></a></r>");
+    compare(&document, &expected, "renamed");
+    let classes = document.path_classes();
+    document.rename(&a, &QName::local("a")).unwrap();
+    assert_eq!(document.path_classes(), classes, "classes are found again");
+    drop(document);
+    drop(transaction);
+    let transaction = store.begin();
+    let document = transaction.document("d").unwrap();
+    compare(&document, &in_memory("<r><a k='1'><b><c>x</c></b></a><a><b/></a></r>"), "undone");
+}
+
+#[test]
+fn what_xml_does_not_allow_is_refused() {
+    let store = new_store(10);
+    load(&store, "d", "<r>text<!--c--></r>").unwrap();
+    let transaction = store.begin();
+    let document = transaction.document_to_update("d").unwrap();
+    let before = dump(&document);
+    let root = Label::root();
+    let children: Vec<Label> = document.children(&root).unwrap().collect::<Result<_, _>>().unwrap();
+    let bad_name = QName::local("a b");
+    let insert = |node| document.insert(&Place::Last(root.clone()), node).map(|_| ());
+    let instruction = |target, data| NewNode::ProcessingInstruction { target, data };
+    let xmlns = QName {
+        prefix: "xmlns".into(),
+        local: "p".into(),
+        namespace: "http://www.w3.org/2000/xmlns/".into(),
+    };
+    for refused in [
+        insert(NewNode::Element(&bad_name)),
+        insert(NewNode::Text("")),
+        insert(NewNode::Text("\u{1}")),
+        insert(NewNode::Comment("a--b")),
+        insert(NewNode::Comment("a-")),
+        insert(instruction("xml", "")),
+        insert(instruction("a", "?>")),
+        insert(instruction("a", " b")),
+        document.set_value(&children[0], ""),
+        document.set_value(&children[1], "--"),
+        document.set_value(&root, "x"),
+        document.set_attribute(&root, &xmlns, "u").map(|_| ()),
+        document.set_attribute(&root, &bad_name, "u").map(|_| ()),
+        document.rename(&root, &bad_name),
+        document.rename(&children[0], &QName::local("a")),
+        document.delete(&root),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(!matches!(error, XmlStoreError::Engine(_)), "{error}");
+    }
+    document.delete(&children[0]).unwrap();
+    let gone = document.kind(&children[0]).unwrap_err();
+    assert!(matches!(gone, XmlStoreError::NoSuchNode(_)), "{gone}");
+    assert_eq!(before.replace("text", ""), dump(&document));
+}
+
+#[test]
+fn readers_share_a_document_and_a_writer_waits_for_them() {
+    let store = new_store(11);
+    load(&store, "d", "<r/>").unwrap();
+    let (one, two) = (store.begin(), store.begin());
+    one.document("d").unwrap();
+    two.document("d").unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let transaction = store.begin();
+            let document = transaction.document_to_update("d").unwrap();
+            document.insert(&Place::Last(Label::root()), NewNode::Text("written")).unwrap();
+            drop(document);
+            transaction.commit().unwrap();
+        });
+        two.commit().unwrap();
+        assert_eq!(dump(&one.document("d").unwrap()), "<r></r>");
+        one.commit().unwrap();
+        writer.join().unwrap();
+    });
+    let transaction = store.begin();
+    assert_eq!(dump(&transaction.document("d").unwrap()), "<r>written</r>");
+}
