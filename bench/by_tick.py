@@ -6,9 +6,9 @@ controller and once more with the best limit of each phase held from the beginni
 can be reached. Virtual time: the figures depend on the seeds, and not on the machine.
 
 With --older DIR it runs `tidegate simulate --by-tick` instead, once for each seed and each plant of
-experiments/plants, which were made for one decision a second. DIR keeps the result of each run: what
-is there is not run again, so that the work can be stopped and continued. With --show nothing is
-run, and the table has what DIR has.
+experiments/plants, which were made for one decision a second. DIR keeps the result of each run:
+what is there is not run again, so that the work can be stopped and continued. With --show nothing
+is run, and the table has what DIR has.
 """
 
 import argparse

@@ -190,9 +190,9 @@ def main():
                         for seed in range(1, options.repetitions + 1)]
                 rows.append(row(load, runs))
                 script.say(rows[-1])
-    about = (f"{script.where(options)}, {script.version('pgbouncer')}; {CONNECTIONS} connections to the server; "
-             f"{options.seconds} s after {options.warmup} s of warm-up, {options.repetitions} "
-             "times: median, lowest and highest.")
+    about = (f"{script.where(options)}, {script.version('pgbouncer')}; {CONNECTIONS} connections "
+             f"to the server; {options.seconds} s after {options.warmup} s of warm-up, "
+             f"{options.repetitions} times: median, lowest and highest.")
     columns = ("load", "clients", "direct, tps", "PgBouncer, tps", "Tidegate, tps",
                "tps to PgBouncer's", "CPU to PgBouncer's", "PgBouncer, p99 ms", "Tidegate, p99 ms")
     script.print_table(about, "lrrrrrrrr", columns, rows)

@@ -1,8 +1,8 @@
 //! Compares the crypto providers of rustls: what a handshake costs the server, and what a small
 //! message and a large one cost it, all in memory on one thread.
 //!
-//! Prints a Markdown table. The providers take turns in each repetition; a figure is the median, with
-//! the lowest and the highest.
+//! Prints a Markdown table. The providers take turns in each repetition; a figure is the median,
+//! with the lowest and the highest.
 
 use std::io::{Read, Write};
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use xpath_support::{LimitReached, Probe, Table, answer, describe, load, prefixes
 /// Answers of libxml2; `tests/data/xpath-oracle.py` writes the file.
 const TABLE: &str = include_str!("data/xpath-libxml2.tsv");
 
-/// Panics with the differences that no known deviation of libxml2 may explain. Returns the number of
+/// Panics with the differences that no known deviation of libxml2 may explain. Returns the count of
 /// the others, and how many of them may touch each deviation.
 fn check(table: &Table) -> (usize, BTreeMap<String, usize>) {
     let mut count = 0;

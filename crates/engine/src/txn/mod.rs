@@ -674,7 +674,7 @@ impl Transaction {
         self.lock_key(&Lockable::Key(tree.id, hash_key(key)), X)
     }
 
-    /// Locks the store and a tree in an intention. As long as that is held, the tree is not dropped.
+    /// Locks the store and a tree in an intention. While that is held, the tree is not dropped.
     fn lock_parents(&mut self, entry: &TreeEntry, mode: Mode) -> Result<(), TxnError> {
         debug_assert!([IS, IX].contains(&mode), "parents are locked in an intention");
         let tree = entry.id;

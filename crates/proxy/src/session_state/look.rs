@@ -99,8 +99,8 @@ fn begins(word: &[u8], beginning: &str) -> bool {
     word.get(..beginning.len()).is_some_and(|head| is(head, beginning))
 }
 
-/// What a byte can be part of, as bits. A look is on the path of every simple query, and one look-up
-/// is cheaper than four comparisons.
+/// What a byte can be part of, as bits. A look is on the path of every simple query, and reading a
+/// table is cheaper than four comparisons.
 const CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
     let mut byte = 0_u8;

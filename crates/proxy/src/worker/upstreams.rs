@@ -323,8 +323,8 @@ impl Worker {
         for waiter in std::mem::take(&mut self.upstreams[pool].awaiting_parameters) {
             self.refuse_login(waiter, SqlState(&code), &message);
         }
-        // A field of the name `message` would be logged as it is, with the line ends of a database's
-        // name.
+        // A field of the name `message` would be logged as it is, with the line ends that a
+        // database's name may have.
         let reason = message.as_str();
         tracing::warn!(reason, "no upstream connection");
         self.fail_one_waiting(pool, SqlState(&code), &message);
