@@ -26,8 +26,17 @@ impl QName {
 
 impl PartialEq for QName {
     fn eq(&self, other: &QName) -> bool {
-        self.local == other.local && self.namespace == other.namespace
+        same(&self.local, &other.local) && same(&self.namespace, &other.namespace)
     }
+}
+
+/// Returns whether two texts are the same.
+///
+/// Most prefixes and namespaces are empty. The C library's comparison of two empty texts, neither of
+/// which has memory, costs some hundred cycles where it loads by a mask: a third of the time of
+/// reading a document.
+pub(crate) fn same(one: &str, other: &str) -> bool {
+    one.len() == other.len() && (one.is_empty() || one == other)
 }
 
 impl Eq for QName {}

@@ -9,7 +9,7 @@ use super::dtd::{AttributeDeclaration, AttributeType, DocumentType, normalise};
 use super::entity::Entities;
 use super::error::{Fault, ParseErrorKind};
 use super::{Limits, XML_NAMESPACE, XMLNS_NAMESPACE};
-use crate::name::QName;
+use crate::name::{QName, same};
 
 /// Names kept for reuse, at most.
 const CACHED_NAMES: usize = 4_096;
@@ -27,8 +27,8 @@ struct Names {
 impl Names {
     fn get(&mut self, written: &str, prefix: usize, namespace: &str) -> Arc<QName> {
         let known = self.known.get(written);
-        let same = known.and_then(|list| list.iter().find(|name| *name.namespace == *namespace));
-        if let Some(name) = same {
+        let is_it = |name: &&Arc<QName>| same(&name.namespace, namespace);
+        if let Some(name) = known.and_then(|list| list.iter().find(is_it)) {
             return Arc::clone(name);
         }
         let local = if prefix == 0 { written } else { &written[prefix + 1..] };
@@ -328,7 +328,7 @@ fn namespace<'b>(bindings: &'b [(Box<str>, Arc<str>)], prefix: &str) -> Option<&
         "xmlns" => return Some(XMLNS_NAMESPACE),
         _ => {}
     }
-    match bindings.iter().rev().find(|(bound, _)| **bound == *prefix) {
+    match bindings.iter().rev().find(|(bound, _)| same(bound, prefix)) {
         Some((_, uri)) => Some(uri),
         None if prefix.is_empty() => Some(""),
         None => None,

@@ -1,6 +1,6 @@
 //! Which prefixes are bound while a document is written.
 
-use crate::name::QName;
+use crate::name::{QName, same};
 use crate::parse::{Attribute, XML_NAMESPACE, XMLNS_NAMESPACE};
 
 use super::SerializeError;
@@ -40,7 +40,7 @@ impl Namespaces {
 
     /// Returns what a prefix means; for the empty one: no namespace, unless it is declared.
     fn lookup(&self, prefix: &str) -> Option<&str> {
-        let binding = self.bindings.iter().rev().find(|(bound, _)| **bound == *prefix);
+        let binding = self.bindings.iter().rev().find(|(bound, _)| same(bound, prefix));
         match binding {
             Some((_, uri)) => Some(uri),
             None if prefix.is_empty() => Some(""),
@@ -95,9 +95,9 @@ impl Namespaces {
         }
         // Without namespace there is no prefix.
         let prefix = if name.namespace.is_empty() { "" } else { &*name.prefix };
-        if self.lookup(prefix) != Some(&*name.namespace) {
+        if !self.lookup(prefix).is_some_and(|uri| same(uri, &name.namespace)) {
             let declared_here =
-                self.bindings[outside..].iter().any(|(bound, _)| **bound == *prefix);
+                self.bindings[outside..].iter().any(|(bound, _)| same(bound, prefix));
             if declared_here {
                 if name.namespace.is_empty() {
                     return Err(SerializeError::Namespace(name.to_string()));
@@ -106,7 +106,7 @@ impl Namespaces {
             }
             self.add(prefix.into(), &name.namespace, added);
         }
-        Ok(if *prefix == *name.prefix { None } else { Some(prefix.into()) })
+        Ok(if same(prefix, &name.prefix) { None } else { Some(prefix.into()) })
     }
 
     /// Returns the prefix for an attribute's name if it needs another than its own.
@@ -126,7 +126,7 @@ impl Namespaces {
             return Err(SerializeError::Namespace(name.to_string()));
         }
         match self.lookup(&name.prefix) {
-            Some(uri) if *uri == *name.namespace && !name.prefix.is_empty() => Ok(None),
+            Some(uri) if same(uri, &name.namespace) && !name.prefix.is_empty() => Ok(None),
             None => {
                 // A prefix that is free can be bound; one in use may be the element's.
                 self.add(name.prefix.clone(), &name.namespace, added);
