@@ -7,7 +7,7 @@ mod crash;
 mod loading;
 mod model;
 #[path = "../parse_documents/mod.rs"]
-#[allow(dead_code, clippy::print_stderr, reason = "shared with other tests")]
+#[allow(clippy::print_stderr, reason = "shared with other tests")]
 mod parse_documents;
 mod updates;
 
