@@ -32,8 +32,8 @@ impl PartialEq for QName {
 
 /// Returns whether two texts are the same.
 ///
-/// Most prefixes and namespaces are empty. The C library's comparison of two empty texts, neither of
-/// which has memory, costs some hundred cycles where it loads by a mask: a third of the time of
+/// Most prefixes and namespaces are empty. The C library's comparison of two empty texts, neither
+/// of which has memory, costs some hundred cycles where it loads by a mask: a third of the time of
 /// reading a document.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     one.len() == other.len() && (one.is_empty() || one == other)
