@@ -77,7 +77,7 @@ pub struct XmarkCardinalities {
     pub items: [u64; 6],
     /// Categories, and edges between them.
     pub categories: u64,
-    /// Persons.
+    /// Number of `person` elements.
     pub persons: u64,
     /// Open auctions.
     pub open_auctions: u64,

@@ -12,7 +12,7 @@ pub(crate) fn drop_tree(core: &Arc<Core>, name: &str) -> Result<bool, TxnError> 
     core.log.check_writable().map_err(StoreError::from)?;
     if let Some(entry) = core.catalog.named(name) {
         match mark(core, &entry) {
-            // Another thread was faster; its pages are freed by whoever comes first.
+            // Another thread was faster; the first one frees its pages.
             Err(TxnError::Store(StoreError::Dropped { .. })) => {}
             marked => marked?,
         }
