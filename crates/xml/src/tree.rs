@@ -48,6 +48,64 @@ pub struct Binding {
 pub type Indexed<'a, T> =
     Box<dyn Iterator<Item = Result<<T as Tree>::Node, <T as Tree>::Error>> + 'a>;
 
+/// How a node relates to the one before it on a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Below {
+    /// It is a child, or an attribute.
+    Directly,
+    /// It is below it at any depth; an attribute is that of the node or of an element below.
+    Anywhere,
+}
+
+/// What a node on a path has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PathTest<'a> {
+    /// An element, of this name if there is one.
+    Element(Option<&'a QName>),
+    /// An attribute, of this name if there is one.
+    Attribute(Option<&'a QName>),
+    /// A text.
+    Text,
+}
+
+/// A relation between the value of a node and a constant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Relation {
+    /// Equal.
+    Equal,
+    /// Less than; numbers only.
+    Less,
+    /// Less than or equal; numbers only.
+    LessOrEqual,
+    /// Greater than; numbers only.
+    Greater,
+    /// Greater than or equal; numbers only.
+    GreaterOrEqual,
+}
+
+/// What the content of a node is compared with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Comparand<'a> {
+    /// The content as it is, byte by byte.
+    Text(&'a str),
+    /// The content as the number that `XPath` 1.0 makes of it (section 4.4).
+    Number(f64),
+}
+
+/// The nodes on some paths from the document node down, as a path index or a content index can
+/// return them.
+///
+/// `//item/@id = "item7"` has the path `[(Anywhere, Element(item)), (Directly, Attribute(id))]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pattern<'a> {
+    /// From below the document node to the node that is asked for. Only the last is an attribute or
+    /// a text.
+    pub path: Vec<(Below, PathTest<'a>)>,
+    /// What its content has to be, if that matters. The last of the path is an attribute or a text
+    /// then.
+    pub content: Option<(Relation, Comparand<'a>)>,
+}
+
 /// A tree of nodes in document order.
 ///
 /// Document order is the order of the start tags: a node precedes its descendants, and the
@@ -249,6 +307,28 @@ pub trait Tree {
     /// Names the index that [`Tree::elements_below`] uses for this name, for the plan of a query.
     fn index_of_elements(&self, name: &QName) -> Option<String> {
         let _ = name;
+        None
+    }
+
+    /// Returns the nodes of a pattern in document order, each once, from indexes; `None` if no
+    /// index serves it, and the caller has to walk.
+    ///
+    /// # Errors
+    /// If the index cannot be read.
+    fn matching<'a>(
+        &'a self,
+        pattern: &Pattern<'_>,
+    ) -> Result<Option<Indexed<'a, Self>>, Self::Error>
+    where
+        Self: Sized,
+    {
+        let _ = pattern;
+        Ok(None)
+    }
+
+    /// Names the index that [`Tree::matching`] uses for this pattern, for the plan of a query.
+    fn index_for(&self, pattern: &Pattern<'_>) -> Option<String> {
+        let _ = pattern;
         None
     }
 }

@@ -92,7 +92,7 @@ impl Document<'_> {
                 Record { content: data.to_owned(), ..record }
             }
         };
-        self.put(&label, &record)?;
+        self.change(&label, None, Some(&record))?;
         Ok(label)
     }
 
@@ -103,13 +103,13 @@ impl Document<'_> {
     /// failed.
     pub fn set_value(&self, node: &Label, value: &str) -> Result<(), XmlStoreError> {
         self.lock_to_write()?;
-        let mut record = self.record(node)?;
-        let Some(kind) = record.kind.node().filter(|&kind| kind != Kind::Element) else {
+        let old = self.record(node)?;
+        let Some(kind) = old.kind.node().filter(|&kind| kind != Kind::Element) else {
             return Err(not_possible(node, "an element has no value; set that of a text in it"));
         };
         check_content(kind, value)?;
-        value.clone_into(&mut record.content);
-        self.put(node, &record)
+        let new = Record { content: value.to_owned(), ..old.clone() };
+        self.change(node, Some(&old), Some(&new))
     }
 
     /// Sets an attribute of an element, whether the element has it or not, and returns its label.
@@ -136,7 +136,7 @@ impl Document<'_> {
         let label = element.attributes(self.stored.rules).at(last.as_ref(), None)?;
         let record = self.store.named(&self.stored, RecordKind::Attribute, above, name)?;
         let (is_id, content) = (is_xml_id(name), value.to_owned());
-        self.put(&label, &Record { is_id, content, ..record })?;
+        self.change(&label, None, Some(&Record { is_id, content, ..record }))?;
         Ok(label)
     }
 
@@ -173,10 +173,10 @@ impl Document<'_> {
     /// not allow the name, or the store failed.
     pub fn rename(&self, node: &Label, name: &QName) -> Result<(), XmlStoreError> {
         self.lock_to_write()?;
-        let record = self.record(node)?;
+        let old = self.record(node)?;
         check_name(name)?;
         let parent = Document::parent_of(node).unwrap_or(Label::document());
-        match record.kind {
+        match old.kind {
             RecordKind::Element => {}
             RecordKind::Attribute => {
                 let same = self.attribute(&parent, name)?;
@@ -188,14 +188,14 @@ impl Document<'_> {
             _ => return Err(not_possible(node, "a node of this kind has no name")),
         }
         let above = self.class_of(&parent)?;
-        let renamed = self.store.named(&self.stored, record.kind, above, name)?;
+        let renamed = self.store.named(&self.stored, old.kind, above, name)?;
         self.atomically(|| {
             // A document type declares an attribute as ID by its name, so another name is none.
-            let is_id = record.kind == RecordKind::Attribute && is_xml_id(name);
-            let old = record.pcr;
-            self.put(node, &Record { is_id, content: record.content, ..renamed.clone() })?;
-            if record.kind == RecordKind::Element && old != renamed.pcr {
-                self.change_classes_below(node, old, renamed.pcr)?;
+            let is_id = old.kind == RecordKind::Attribute && is_xml_id(name);
+            let new = Record { is_id, content: old.content.clone(), ..renamed };
+            self.change(node, Some(&old), Some(&new))?;
+            if old.kind == RecordKind::Element && old.pcr != new.pcr {
+                self.change_classes_below(node, old.pcr, new.pcr)?;
             }
             Ok(())
         })
@@ -225,11 +225,12 @@ impl Document<'_> {
         let right = text(self.next_sibling(node)?)?;
         self.atomically(|| {
             self.remove_subtree(node)?;
-            if let (Some((left, mut joined)), Some((right, rest))) = (left, right) {
-                joined.content.push_str(&rest.content);
-                check_length(joined.content.len())?;
-                self.put(&left, &joined)?;
-                self.remove_subtree(&right)?;
+            if let (Some((left, old)), Some((right, rest))) = (left, right) {
+                check_length(old.content.len() + rest.content.len())?;
+                let content = [&*old.content, &*rest.content].concat();
+                let joined = Record { content, ..old.clone() };
+                self.change(&left, Some(&old), Some(&joined))?;
+                self.change(&right, Some(&rest), None)?;
             }
             Ok(())
         })
@@ -248,15 +249,31 @@ impl Document<'_> {
         result
     }
 
-    fn put(&self, label: &Label, record: &Record) -> Result<(), XmlStoreError> {
+    /// Changes one node: makes it if there is no `old`, removes it if there is no `new`. Every
+    /// update of a document goes through here.
+    fn change(
+        &self,
+        label: &Label,
+        old: Option<&Record>,
+        new: Option<&Record>,
+    ) -> Result<(), XmlStoreError> {
+        debug_assert!(old.is_some() || new.is_some());
         let mut transaction = self.transaction.borrow_mut();
-        Ok(transaction.put(&self.stored.tree, label.as_bytes(), &record.encode())?)
+        match new {
+            Some(new) => {
+                transaction.put(&self.stored.tree, label.as_bytes(), &new.encode())?;
+            }
+            None => {
+                transaction.remove(&self.stored.tree, label.as_bytes())?;
+            }
+        }
+        Ok(())
     }
 
     fn remove_subtree(&self, node: &Label) -> Result<(), XmlStoreError> {
         let mut scan = self.scan(&node.subtree())?;
-        while let Some((key, _)) = scan.step_raw()? {
-            self.transaction.borrow_mut().remove(&self.stored.tree, &key)?;
+        while let Some((label, record)) = scan.step()? {
+            self.change(&label, Some(&record), None)?;
         }
         Ok(())
     }
@@ -271,7 +288,7 @@ impl Document<'_> {
         let mut scan = self.scan(&node.subtree())?;
         // The first is the element itself.
         scan.step()?;
-        while let Some((label, mut record)) = scan.step()? {
+        while let Some((label, record)) = scan.step()? {
             if record.kind.has_class() && !changed.contains_key(&record.pcr) {
                 let class = self.stored.paths.class(record.pcr);
                 let class = class.ok_or(XmlStoreError::Unsound("a path class is not known"))?;
@@ -279,8 +296,8 @@ impl Document<'_> {
                 let pcr = self.stored.paths.number(&self.store.engine, class)?;
                 changed.insert(record.pcr, pcr);
             }
-            record.pcr = above(&changed, record.pcr)?;
-            self.put(&label, &record)?;
+            let moved = Record { pcr: above(&changed, record.pcr)?, ..record.clone() };
+            self.change(&label, Some(&record), Some(&moved))?;
         }
         Ok(())
     }
