@@ -52,6 +52,23 @@ fn it_settles_near_the_best_from_every_start() {
     }
 }
 
+/// A start above the limit of a cold start is that limit, so PostgreSQL need not be measured from
+/// each of them.
+#[test]
+fn starts_from_the_cold_limit_up_are_the_same_run() {
+    let decisions = |start| {
+        let course = run(&[phase(HILL, 400, 30.0)], start, 7, 30);
+        course.into_iter().map(|(_, decision)| decision).collect::<Vec<_>>()
+    };
+    let cold = decisions(8);
+    assert_eq!(cold.len(), 300);
+    assert_ne!(decisions(1), cold);
+    for start in [9, 64, 500, 1_000] {
+        assert_eq!(controller(start).start(), controller(8).start());
+        assert_eq!(decisions(start), cold, "start {start}");
+    }
+}
+
 /// From 3 to 8 throughput is nearly the same, a seventh below that of 2, and noise hides the way.
 #[test]
 fn a_plateau_beside_the_best_is_left() {
