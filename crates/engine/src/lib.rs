@@ -100,7 +100,7 @@ pub use record::TxnId;
 pub use store::{Recovery, Store, StoreOptions};
 pub use txn::{
     Cursor, Direction, Entry, IndexCursor, IndexEntry, Isolation, KeyValue, Range, Savepoint,
-    Transaction, TxnError, TxnOptions,
+    SortedEntries, Sorter, Transaction, TxnError, TxnOptions,
 };
 
 #[cfg(test)]

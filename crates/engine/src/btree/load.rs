@@ -31,6 +31,7 @@ impl Tree<'_> {
         let Some(&(first, _)) = entries.first() else {
             return Ok(0);
         };
+        debug_assert!((50..=100).contains(&fill_percent), "it was checked");
         debug_assert!(entries.is_sorted_by(|(one, _), (next, _)| one < next), "keys ascend");
         let mut leaf = self.leaf_to_change(first)?;
         let node = Node::new(&leaf);
@@ -38,7 +39,7 @@ impl Tree<'_> {
         let mut budget = node.budget();
         let room = node.used() + node.free();
         // At 50 percent there is still room for the longest entry.
-        budget.reserve(room * usize::from(100 - fill_percent.clamp(50, 100)) / 100);
+        budget.reserve(room * usize::from(100 - fill_percent) / 100);
         let mut bytes = Vec::new();
         let mut loaded = 0;
         for &(key, value) in entries {

@@ -8,6 +8,7 @@
 //! | `indexes` | the functions of secondary indexes, and how their entries are encoded |
 //! | `key_locks` | what can be locked, and in which modes |
 //! | `long_values` | values that are too long for a leaf |
+//! | `temporary` | temporary files |
 //! | `unlocked` | an assertion about trees whose keys the client locks |
 //! | `transactions` | transactions that have logged something: commit, rollback |
 
@@ -18,6 +19,7 @@ mod head;
 mod indexes;
 mod key_locks;
 mod long_values;
+mod temporary;
 mod transactions;
 mod unlocked;
 
@@ -30,6 +32,7 @@ use thiserror::Error;
 use crate::allocator::PageAllocator;
 use crate::btree::{Tree, TreeEntry};
 use crate::buffer::{BufferError, IoCounters, Pool};
+use crate::disk::Disk;
 use crate::lock::{LockManager, ModeTableError};
 use crate::page::PageId;
 use crate::record::{BadRecord, Record, TxnId};
@@ -46,6 +49,7 @@ pub(crate) use key_locks::{KeyLocks, RangeModes, client_mode, hash_key};
 pub(crate) use long_values::{
     LACKS_PIECE, Reference, VALUE_MAX, ValueId, is_stored_apart, piece_bytes,
 };
+pub(crate) use temporary::TemporaryFiles;
 pub use transactions::Durability;
 pub(crate) use transactions::{Transactions, TxnState};
 use unlocked::UnlockedWrites;
@@ -165,11 +169,18 @@ pub(crate) struct Core {
     pub(crate) head: Mutex<Head>,
     pub(crate) recovery_counters: IoCounters,
     pub(crate) unlocked_writes: UnlockedWrites,
+    pub(crate) temporary: TemporaryFiles,
 }
 
 impl Core {
     /// Puts a store together. The catalog is empty, and the next transaction is the first.
-    pub(crate) fn new(pool: Pool, log: Arc<Log>, head: Head, key_locks: KeyLocks) -> Core {
+    pub(crate) fn new(
+        disk: &Arc<dyn Disk>,
+        pool: Pool,
+        log: Arc<Log>,
+        head: Head,
+        key_locks: KeyLocks,
+    ) -> Core {
         let KeyLocks { manager, range_modes } = key_locks;
         Core {
             catalog: Catalog::new(&pool),
@@ -183,6 +194,7 @@ impl Core {
             head: Mutex::new(head),
             recovery_counters: IoCounters::default(),
             unlocked_writes: UnlockedWrites::default(),
+            temporary: TemporaryFiles::new(disk),
         }
     }
 

@@ -21,14 +21,14 @@ use crate::btree::TreeShape;
 use crate::buffer::{DOUBLEWRITE, DoubleWrite, PAGES, Pool};
 use crate::core::{
     Catalog, Checkpoint, Core, Head, IndexHandle, KeyExtractor, KeyLocks, Lockable, StoreError,
-    TreeHandle, TreeOptions, client_mode,
+    TemporaryFiles, TreeHandle, TreeOptions, client_mode,
 };
 use crate::disk::{Claim, Disk, File, FileDisk, IoMode, Open};
 use crate::lock::{Detector, LockManager, LockSettings, Mode, ModeTable};
 use crate::page::{PageId, PageSize, Seed};
 use crate::periodic::Periodic;
 use crate::record::{CheckpointTables, Record};
-use crate::txn::{self, Transaction, TxnError, TxnOptions};
+use crate::txn::{self, Sorter, Transaction, TxnError, TxnOptions};
 use crate::wal::{Log, LogError, LogId, LogSettings, LogStatistics, Lsn};
 
 pub use recovery::Recovery;
@@ -189,7 +189,7 @@ impl Store {
         // Last of all: without a head there is no store.
         let checkpoint = Checkpoint { record, needed: begin };
         let head = Head::create(&**disk, id, options.page_size, checkpoint)?;
-        let core = Core::new(pool, log, head, key_locks);
+        let core = Core::new(disk, pool, log, head, key_locks);
         Store::start(core, options, Recovery::default(), Some(claim))
     }
 
@@ -199,13 +199,14 @@ impl Store {
     /// There is none, it was written by a newer program, or something of it is damaged.
     pub fn open(disk: &Arc<dyn Disk>, options: &StoreOptions) -> Result<Store, StoreError> {
         let claim = disk.claim().map_err(io("take the disk"))?;
+        TemporaryFiles::remove_all(&**disk).map_err(io("remove temporary files"))?;
         let mut files = Files::open(disk)?;
         let (settings, from) = files.log(options);
         let (log, tail) = Log::open(Arc::clone(disk), settings, from)?;
         // What is read may be in the system's memory only, unless the store was closed.
         let repaired_pages =
             if tail.is_sealed && !tail.is_torn { files.repair()? } else { files.make_durable()? };
-        let mut core = files.into_core(log, options)?;
+        let mut core = files.into_core(disk, log, options)?;
         let recovery = core.recover(repaired_pages)?;
         core.head.lock().upgrade()?;
         Store::start(core, options, recovery, Some(claim))
@@ -228,7 +229,7 @@ impl Store {
         if !tail.is_sealed || tail.is_torn {
             return Err(StoreError::NotClosed);
         }
-        let mut core = files.into_core(log, options)?;
+        let mut core = files.into_core(disk, log, options)?;
         core.load_closed()?;
         let options = StoreOptions { background: false, ..options.clone() };
         Store::start(core, &options, Recovery::default(), None)
@@ -354,15 +355,62 @@ impl Store {
     /// tree has the first part of the entries, in order. When it returns, they are durable.
     ///
     /// # Errors
-    /// [`TxnError::NotAscending`]; [`TxnError::Indexed`], because entries of indexes would not come
-    /// in order: make the index afterwards; or another of [`TxnError`].
+    /// [`TxnError::FillPercent`]; [`TxnError::NotAscending`]; [`TxnError::Indexed`], because
+    /// entries of indexes would not come in order: make the index afterwards; or another of
+    /// [`TxnError`].
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         tree: &TreeHandle,
         fill_percent: u8,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64, TxnError> {
-        txn::bulk_load(&self.core, tree, fill_percent, entries)
+        txn::bulk_load(&self.core, tree, fill_percent, entries.into_iter().map(Ok))
+    }
+
+    /// Sorts entries that come in any order, and appends them to a tree as [`Store::bulk_load`]
+    /// does. Returns how many were appended. What does not fit into `memory_bytes`, which are
+    /// raised to 256 KiB, goes to a temporary file in the directory of the store.
+    ///
+    /// An entry that comes several times is kept once.
+    ///
+    /// # Errors
+    /// [`TxnError::KeyExists`] if two entries have one key and different values, or as
+    /// [`Store::bulk_load`]: the lowest key has to be above all keys of the tree.
+    pub fn bulk_load_unsorted<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        tree: &TreeHandle,
+        fill_percent: u8,
+        memory_bytes: usize,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64, TxnError> {
+        let mut sorter = self.sorter(memory_bytes);
+        for (key, value) in entries {
+            sorter.push(key.as_ref(), value.as_ref())?;
+        }
+        self.bulk_load_sorted_by(tree, fill_percent, sorter)
+    }
+
+    /// Returns a sorter that keeps up to so many bytes of entries in memory, at least 256 KiB, and
+    /// the others in a temporary file: for entries that are produced while others are loaded.
+    #[must_use]
+    pub fn sorter(&self, memory_bytes: usize) -> Sorter {
+        Sorter::new(&self.core, memory_bytes)
+    }
+
+    /// Appends the entries of a sorter to a tree, as [`Store::bulk_load_unsorted`] does.
+    ///
+    /// # Errors
+    /// As [`Store::bulk_load_unsorted`]; [`TxnError::OtherStore`] for the sorter of another store.
+    pub fn bulk_load_sorted_by(
+        &self,
+        tree: &TreeHandle,
+        fill_percent: u8,
+        sorter: Sorter,
+    ) -> Result<u64, TxnError> {
+        if !sorter.is_of(&self.core) {
+            return Err(TxnError::OtherStore);
+        }
+        txn::bulk_load(&self.core, tree, fill_percent, sorter.finish()?)
     }
 
     /// Runs a transaction with the default options and commits it. After a conflict it is rolled
@@ -417,6 +465,12 @@ impl Store {
 
 /// Maintenance and figures.
 impl Store {
+    /// Returns the size of the store's pages. [`PageSize::key_max`] is the longest key of a tree.
+    #[must_use]
+    pub fn page_size(&self) -> PageSize {
+        self.core.pool.page_size()
+    }
+
     /// Takes a checkpoint.
     ///
     /// # Errors
@@ -590,10 +644,15 @@ impl Files {
     }
 
     /// Puts the store together, before its recovery.
-    fn into_core(self, log: Log, options: &StoreOptions) -> Result<Core, StoreError> {
+    fn into_core(
+        self,
+        disk: &Arc<dyn Disk>,
+        log: Log,
+        options: &StoreOptions,
+    ) -> Result<Core, StoreError> {
         let Files { head, data, copies } = self;
         let log = Arc::new(log);
         let pool = make_pool(options, head.page_size, data, copies, &log)?;
-        Ok(Core::new(pool, log, head, key_locks(options)?))
+        Ok(Core::new(disk, pool, log, head, key_locks(options)?))
     }
 }

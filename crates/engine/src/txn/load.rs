@@ -1,6 +1,6 @@
 //! Bulk load of a tree.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use super::{Direction, Parents, Transaction, TxnError, TxnOptions};
@@ -11,13 +11,19 @@ use crate::lock::multi_granularity::{IX, X};
 /// Entries that are checked and loaded together: more than go into a leaf.
 const BATCH: usize = 1024;
 
+/// How full leaves may be, in percent: there is room for the longest entry in half a leaf.
+const FILL_PERCENTS: RangeInclusive<u8> = 50..=100;
+
 /// See [`Store::bulk_load`](crate::Store::bulk_load).
 pub(crate) fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     core: &Arc<Core>,
     tree: &TreeHandle,
     fill_percent: u8,
-    entries: impl IntoIterator<Item = (K, V)>,
+    mut entries: impl Iterator<Item = Result<(K, V), TxnError>>,
 ) -> Result<u64, TxnError> {
+    if !FILL_PERCENTS.contains(&fill_percent) {
+        return Err(TxnError::FillPercent { percent: fill_percent });
+    }
     let mut transaction = Transaction::begin(core, TxnOptions::default());
     transaction.check_to_change(tree)?;
     if tree.entry().indexes() > 0 {
@@ -28,9 +34,9 @@ pub(crate) fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     let mut last = transaction.cursor(tree, all, Direction::Down)?;
     let mut last = last.next(&mut transaction)?.map(|(key, _)| key.to_vec());
 
-    let (mut loaded, mut entries) = (0, entries.into_iter());
+    let mut loaded = 0;
     loop {
-        let batch: Vec<(K, V)> = entries.by_ref().take(BATCH).collect();
+        let batch = entries.by_ref().take(BATCH).collect::<Result<Vec<(K, V)>, TxnError>>()?;
         for (key, value) in &batch {
             transaction.check_lengths(key.as_ref(), value.as_ref())?;
             if last.as_ref().is_some_and(|last| last.as_slice() >= key.as_ref()) {

@@ -35,6 +35,8 @@ mod load;
 mod long_values;
 mod put;
 mod range;
+mod runs;
+mod sort;
 
 use std::sync::Arc;
 
@@ -60,6 +62,7 @@ pub(crate) use load::bulk_load;
 use long_values::{Discarded, Part};
 use put::AtEnd;
 pub use range::{KeyValue, Range};
+pub use sort::{SortedEntries, Sorter};
 
 /// How far a transaction is apart from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,6 +159,12 @@ pub enum TxnError {
     NotAscending {
         /// The least number of entries that are loaded.
         loaded: u64,
+    },
+    /// Leaves cannot be filled so.
+    #[error("leaves are filled to 50 to 100 percent, not {percent}")]
+    FillPercent {
+        /// What was asked for, in percent.
+        percent: u8,
     },
     /// The name is that of another tree.
     #[error("a tree that is no index of this one is called {name}; choose another name")]
@@ -744,15 +753,7 @@ impl Transaction {
     }
 
     fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
-        let size = self.core.pool.page_size();
-        let too_long = |what, len, max| Err(TxnError::TooLong { what, len, max });
-        if key.len() > size.key_max() {
-            return too_long("the key", key.len(), size.key_max());
-        }
-        if value.len() > VALUE_MAX {
-            return too_long("the value", value.len(), VALUE_MAX);
-        }
-        Ok(())
+        check_lengths(&self.core, key, value)
     }
 
     /// Logs a change that `make` makes.
@@ -878,6 +879,18 @@ impl Drop for Transaction {
         }
         self.core.unlocked_writes.forget(self.id);
     }
+}
+
+fn check_lengths(core: &Core, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
+    let too_long = |what, len, max| Err(TxnError::TooLong { what, len, max });
+    let key_max = core.pool.page_size().key_max();
+    if key.len() > key_max {
+        return too_long("the key", key.len(), key_max);
+    }
+    if value.len() > VALUE_MAX {
+        return too_long("the value", value.len(), VALUE_MAX);
+    }
+    Ok(())
 }
 
 fn value_in<'l>(leaf: &'l [u8], key: &[u8]) -> Option<&'l [u8]> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::disk::{Crash, Faults};
+use tidegate_engine::disk::{Crash, Disk, Faults, SimulatedDisk};
 use tidegate_engine::lock::{LockSettings, ModeTable};
 use tidegate_engine::{Isolation, Lockable, TxnError, TxnOptions};
 
@@ -58,6 +58,76 @@ fn a_load_that_is_cut_off_leaves_its_first_part() {
         let expected: Vec<_> = rows(5_000).take(found.len()).collect();
         assert_eq!(found, expected, "seed {seed}");
         assert!(!loaded || found.len() == 5_000, "seed {seed}");
+    }
+}
+
+fn shuffled(random: &mut Random, count: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut entries: Vec<_> = rows(count).collect();
+    for at in (1..entries.len()).rev() {
+        entries.swap(at, random.index(at + 1));
+    }
+    entries
+}
+
+fn has_temporary_files(disk: &SimulatedDisk) -> bool {
+    disk.list().unwrap().iter().any(|name| name.starts_with("temporary-"))
+}
+
+/// In memory, in one merge, and in merges of merged runs.
+#[test]
+fn entries_in_any_order_are_loaded_in_order_and_once() {
+    for count in [0, 1, 1_000, 5_000, 60_000] {
+        let (disk, store, tree) = new_store(1, &options());
+        let mut entries = shuffled(&mut Random::new(u64::from(count)), count);
+        entries.extend_from_within(..entries.len() / 3);
+        let loaded = store.bulk_load_unsorted(&tree, 90, 0, entries).unwrap();
+        assert_eq!(loaded, u64::from(count));
+        assert_eq!(scan(&store, &tree), rows(count).collect::<Vec<_>>(), "{count}");
+        store.check().unwrap();
+        assert!(!has_temporary_files(&disk));
+    }
+}
+
+#[test]
+fn what_cannot_be_loaded_from_a_sorter_is_said() {
+    let (_, store, tree) = new_store(1, &options());
+    let two = store.bulk_load_unsorted(&tree, 90, 0, [("a", "1"), ("b", ""), ("a", "2")]);
+    assert!(matches!(two, Err(TxnError::KeyExists)), "{two:?}");
+    store.bulk_load_unsorted(&tree, 90, 0, [("d", ""), ("c", "")]).unwrap();
+    let below = store.bulk_load_unsorted(&tree, 90, 0, [("e", ""), ("b", "")]);
+    assert!(matches!(below, Err(TxnError::NotAscending { loaded: 0 })), "{below:?}");
+    for percent in [0, 49, 101] {
+        let refused = store.bulk_load(&tree, percent, [("x", "")]);
+        assert!(matches!(refused, Err(TxnError::FillPercent { .. })), "{refused:?}");
+    }
+    let mut sorter = store.sorter(0);
+    let long = vec![0; store.page_size().key_max() + 1];
+    assert!(matches!(sorter.push(&long, b""), Err(TxnError::TooLong { .. })));
+    let (_, other, its_tree) = new_store(2, &options());
+    let strange = other.bulk_load_sorted_by(&its_tree, 90, sorter);
+    assert!(matches!(strange, Err(TxnError::OtherStore)), "{strange:?}");
+}
+
+/// Wherever the load is cut off, the tree has a first part, and no temporary file is left.
+#[test]
+fn an_unsorted_load_that_is_cut_off_leaves_its_first_part_and_no_files() {
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        let entries = shuffled(&mut random, 12_000);
+        let (first, store, tree) = new_store(seed, &options());
+        let crash_after = Some(random.below(400));
+        first.set_faults(Faults { crash_after, ..Faults::default() });
+        let loaded = store.bulk_load_unsorted(&tree, 90, 0, entries).is_ok();
+        drop((tree, store));
+        let how = [Crash::Kept, Crash::Lost, Crash::Random, Crash::Weak][random.index(4)];
+        let crashed = Arc::new(first.crash(how));
+        let store = reopen(&crashed);
+        assert!(!has_temporary_files(&crashed), "seed {seed}, {how:?}");
+        store.check().unwrap();
+        let found = scan(&store, &store.tree("tree").unwrap());
+        let expected: Vec<_> = rows(12_000).take(found.len()).collect();
+        assert_eq!(found, expected, "seed {seed}, {how:?}");
+        assert!(!loaded || found.len() == 12_000, "seed {seed}, {how:?}");
     }
 }
 
