@@ -41,12 +41,14 @@ mod functions;
 mod operators;
 mod order;
 mod parse;
+mod pattern;
 mod plan;
 mod value;
 
 use ast::Expr;
 use eval::{Context, Failure, Items, Lazy, Run};
 pub use parse::{MAX_DEPTH, MAX_LENGTH, ParseError};
+pub(crate) use value::number_of;
 pub use value::{Item, Value};
 
 /// The namespaces that the prefixes in an expression mean; `xml` is always known. A name without

@@ -12,7 +12,7 @@ use tidegate_xml::name::QName;
 use tidegate_xml::tree::Tree;
 use tidegate_xml::tree::memory::{Builder, MemoryTree};
 use tidegate_xml::xpath::{Environment, EvalError, MAX_DEPTH, ParseError, Prefixes, Query, Value};
-use xpath_support::{LimitReached, Probe, Table, answer, describe, load, prefixes};
+use xpath_support::{LimitReached, Probe, Table, absolute, answer, describe, load, prefixes};
 
 /// Answers of libxml2; `tests/data/xpath-oracle.py` writes the file.
 const TABLE: &str = include_str!("data/xpath-libxml2.tsv");
@@ -153,6 +153,28 @@ fn an_index_gives_the_answers_of_a_walk() {
         let (with, without) = (describe(tree, &with), describe(tree, &without));
         assert_eq!(with, without, "{}", case.expression);
     }
+}
+
+#[test]
+fn patterns_of_absolute_paths_give_the_answers_of_a_walk() {
+    let (mut paths, mut contents) = (0, 0);
+    for seed in 1..=20 {
+        let mut random = SplitMix64::new(seed);
+        let tree = load(&absolute::document(&mut random));
+        let root = tree.root().expect("a root");
+        for _ in 0..200 {
+            let expression = absolute::expression(&mut random);
+            let query = Query::parse(&expression, &prefixes()).expect("a query");
+            let probe = Probe::new(&tree).indexed();
+            let with = query.evaluate(&probe, &root, &Environment::default()).expect("no limit");
+            let without = query.evaluate(&tree, &root, &Environment::default()).expect("nodes");
+            let (with, without) = (describe(&tree, &with), describe(&tree, &without));
+            assert_eq!(with, without, "seed {seed}: {expression}");
+            paths += probe.answered().0;
+            contents += probe.answered().1;
+        }
+    }
+    assert!(paths > 3_000 && contents > 300, "{paths} patterns, {contents} with a content");
 }
 
 /// Whatever access fails, the error arrives, and no part of an answer is taken for the whole.

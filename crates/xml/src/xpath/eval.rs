@@ -7,13 +7,13 @@
 
 use std::cmp::Ordering;
 
-use crate::tree::Tree;
+use crate::tree::{Below, Comparand, PathTest, Pattern, Relation, Tree};
 use crate::xpath::ast::{
     Axis, Expr, Method, NodeTest, Operator, Path, Predicate, PredicateKind, Start, Step,
 };
 use crate::xpath::order::{self, MergeNested, MergeUnion};
 use crate::xpath::value::{self, Item, Value};
-use crate::xpath::{Environment, EvalError, axes, functions, operators};
+use crate::xpath::{Environment, EvalError, axes, functions, operators, pattern};
 
 /// Steps and predicates of a path that are computed in one pass.
 const PIPELINE: usize = 8;
@@ -235,14 +235,21 @@ impl<'a, T: Tree> Run<'a, T> {
     }
 
     fn path(self, path: &'a Path, context: &Context<T::Node>) -> Result<Items<'a, T>, Failure<T>> {
+        let mut answered = 0;
         let mut items: Items<'a, T> = match &path.start {
-            Start::Root => Box::new(std::iter::once(Ok(Item::Node(self.tree.root()?)))),
+            Start::Root => match self.matching(&path.steps)? {
+                Some((items, length)) => {
+                    answered = length;
+                    items
+                }
+                None => Box::new(std::iter::once(Ok(Item::Node(self.tree.root()?)))),
+            },
             Start::Context => Box::new(std::iter::once(Ok(context.item.clone()))),
             Start::Expr(expr) => self.nodes(expr, context)?,
         };
         items = self.filter_all(items, &path.predicates)?;
         let mut stages = path.predicates.len();
-        for step in &path.steps {
+        for step in &path.steps[answered..] {
             items = self.step(items, step)?;
             stages += 1 + step.predicates.len();
             if stages >= PIPELINE {
@@ -251,6 +258,64 @@ impl<'a, T: Tree> Run<'a, T> {
             }
         }
         Ok(items)
+    }
+
+    /// Returns what the first steps from the document find, and how many steps these are, if an
+    /// index answers them. One that answers a comparison is preferred to one of the path alone.
+    fn matching(self, steps: &'a [Step]) -> Result<Option<(Items<'a, T>, usize)>, Failure<T>> {
+        if !self.environment.uses_indexes() {
+            return Ok(None);
+        }
+        let Some(prefix) = pattern::prefix(steps) else { return Ok(None) };
+        let predicates = &steps[prefix.length - 1].predicates;
+        let mut found = None;
+        let compared =
+            predicates.iter().flat_map(|predicate| pattern::comparisons(&predicate.expr));
+        // Nothing is below an attribute or a text.
+        let is_element = matches!(prefix.path.last(), Some((_, PathTest::Element(_))));
+        let compared = compared.filter(|_| is_element);
+        for comparison in compared {
+            let Some(content) = self.content(comparison.operator, comparison.operand) else {
+                continue;
+            };
+            let mut path = prefix.path.clone();
+            path.push((Below::Directly, comparison.test));
+            let pattern = Pattern { path, content: Some(content) };
+            let Some(nodes) = self.tree.matching(&pattern)? else { continue };
+            let parents = nodes
+                .filter_map(move |node| node.and_then(|node| self.tree.parent(&node)).transpose());
+            let parents = axes::nodes::<T>(parents);
+            // An element has one attribute of a name, but may have several texts.
+            found = Some(match comparison.test {
+                PathTest::Text => order::sort(self.tree, parents)?,
+                _ => parents,
+            });
+            break;
+        }
+        if found.is_none() {
+            let pattern = Pattern { path: prefix.path, content: None };
+            found = self.tree.matching(&pattern)?.map(|nodes| axes::nodes::<T>(nodes));
+        }
+        let Some(items) = found else { return Ok(None) };
+        Ok(Some((self.filter_all(items, predicates)?, prefix.length)))
+    }
+
+    /// Returns the comparison with an operand as an index makes it, if the operand is constant.
+    fn content(self, operator: Operator, operand: &'a Expr) -> Option<(Relation, Comparand<'a>)> {
+        let text = match operand {
+            Expr::Literal(text) => text,
+            Expr::Number(number) => return pattern::with_number(operator, *number),
+            Expr::Variable(name) => match self.environment.variable(name)? {
+                Value::String(text) => text,
+                Value::Number(number) => return pattern::with_number(operator, *number),
+                Value::Nodes(_) | Value::Boolean(_) => return None,
+            },
+            _ => return None,
+        };
+        if operator == Operator::Equal {
+            return Some((Relation::Equal, Comparand::Text(text)));
+        }
+        pattern::with_number(operator, value::number_of(text))
     }
 
     /// Returns what a step finds for context nodes in document order, in document order.

@@ -1,5 +1,7 @@
 //! Loads documents and tables, and wraps trees for the tests of `XPath`.
 
+pub(crate) mod absolute;
+
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -10,7 +12,9 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 use tidegate_xml::name::QName;
 use tidegate_xml::tree::memory::{Builder, MemoryTree, NodeIndex};
-use tidegate_xml::tree::{Binding, Indexed, Kind, Tree, XML_NAMESPACE};
+use tidegate_xml::tree::{
+    Below, Binding, Comparand, Indexed, Kind, PathTest, Pattern, Relation, Tree, XML_NAMESPACE,
+};
 use tidegate_xml::xpath::{Environment, Item, Prefixes, Query, Value};
 
 /// Reads a well-formed document without DTD; a small stand-in for the reader of the crate.
@@ -192,10 +196,12 @@ pub(crate) fn describe(tree: &MemoryTree, value: &Value<NodeIndex>) -> String {
 #[error("the access limit of the test is reached")]
 pub(crate) struct LimitReached;
 
-/// A tree that counts accesses, fails after some, and may have an index of element names.
+/// A tree that counts accesses, fails after some, and may have indexes for everything.
 pub(crate) struct Probe<'t> {
     tree: &'t MemoryTree,
     indexed: bool,
+    /// Patterns that were answered, and those of them with a content.
+    answered: Cell<(usize, usize)>,
     limit: usize,
     accesses: Cell<usize>,
 }
@@ -203,10 +209,11 @@ pub(crate) struct Probe<'t> {
 impl<'t> Probe<'t> {
     /// Wraps a tree: without index and without limit.
     pub(crate) fn new(tree: &'t MemoryTree) -> Probe<'t> {
-        Probe { tree, indexed: false, limit: usize::MAX, accesses: Cell::new(0) }
+        let (answered, accesses) = (Cell::new((0, 0)), Cell::new(0));
+        Probe { tree, indexed: false, answered, limit: usize::MAX, accesses }
     }
 
-    /// Adds the index.
+    /// Adds the indexes.
     pub(crate) fn indexed(self) -> Probe<'t> {
         Probe { indexed: true, ..self }
     }
@@ -218,6 +225,59 @@ impl<'t> Probe<'t> {
 
     pub(crate) fn accesses(&self) -> usize {
         self.accesses.get()
+    }
+
+    pub(crate) fn answered(&self) -> (usize, usize) {
+        self.answered.get()
+    }
+
+    /// Whether the nodes from the document to `node` follow a path.
+    fn is_on(&self, node: NodeIndex, path: &[(Below, PathTest<'_>)]) -> bool {
+        let certain = |result: Result<_, Infallible>| result.unwrap_or_else(|never| match never {});
+        let Some((&(below, test), before)) = path.split_last() else {
+            return certain(self.tree.parent(&node)).is_none();
+        };
+        let (wanted, name) = match test {
+            PathTest::Element(name) => (Kind::Element, name),
+            PathTest::Attribute(name) => (Kind::Attribute, name),
+            PathTest::Text => (Kind::Text, None),
+        };
+        let is_named = |name| self.tree.has_name(&node, name).is_ok_and(|is_named| is_named);
+        if self.tree.kind(&node) != Ok(wanted) || !name.is_none_or(is_named) {
+            return false;
+        }
+        let mut above = certain(self.tree.parent(&node));
+        while let Some(parent) = above {
+            if self.is_on(parent, before) {
+                return true;
+            }
+            above = match below {
+                Below::Directly => None,
+                Below::Anywhere => certain(self.tree.parent(&parent)),
+            };
+        }
+        false
+    }
+
+    #[expect(clippy::float_cmp, reason = "`XPath` compares numbers exactly")]
+    fn has_content(&self, node: NodeIndex, relation: Relation, comparand: Comparand<'_>) -> bool {
+        let content = self.tree.content(&node).unwrap_or_else(|never| match never {});
+        let number = match comparand {
+            Comparand::Text(text) => return relation == Relation::Equal && content == text,
+            Comparand::Number(number) => number,
+        };
+        let query = Query::parse("number($content)", &Prefixes::new()).expect("a call");
+        let content = Value::String(content);
+        let content = Environment::default().with_variable(QName::local("content"), content);
+        let root = self.tree.root().unwrap_or_else(|never| match never {});
+        let content = query.number(self.tree, &root, &content).expect("a number");
+        match relation {
+            Relation::Equal => content == number,
+            Relation::Less => content < number,
+            Relation::LessOrEqual => content <= number,
+            Relation::Greater => content > number,
+            Relation::GreaterOrEqual => content >= number,
+        }
     }
 
     fn read<R>(&self, result: Result<R, Infallible>) -> Result<R, LimitReached> {
@@ -308,5 +368,24 @@ impl Tree for Probe<'_> {
 
     fn index_of_elements(&self, name: &QName) -> Option<String> {
         self.indexed.then(|| format!("elements({name})"))
+    }
+
+    fn matching<'a>(
+        &'a self,
+        pattern: &Pattern<'_>,
+    ) -> Result<Option<Indexed<'a, Self>>, LimitReached> {
+        if !self.indexed {
+            return Ok(None);
+        }
+        let (paths, contents) = self.answered.get();
+        self.answered.set((paths + 1, contents + usize::from(pattern.content.is_some())));
+        let passes = |&node: &NodeIndex| {
+            self.is_on(node, &pattern.path)
+                && pattern
+                    .content
+                    .is_none_or(|(relation, comparand)| self.has_content(node, relation, comparand))
+        };
+        let found: Vec<_> = self.tree.nodes().filter(passes).map(Ok).collect();
+        Ok(Some(Box::new(found.into_iter())))
     }
 }
