@@ -10,6 +10,8 @@
 //! | `xml names` | number of a name | the name (`vocabulary.rs`) |
 //! | `xml paths` | document, number of a path class | the class (`paths.rs`) |
 //! | `xml document N` | label | record (`record.rs`) |
+//! | `xml indexes` | document, number of an index | what the index holds (`index.rs`) |
+//! | `xml index N.M` | as `index/key.rs` says | |
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -37,6 +39,7 @@
 //! ```
 
 mod check;
+mod index;
 mod load;
 mod navigate;
 mod paths;
@@ -57,6 +60,7 @@ use tidegate_engine::{
     TreeOptions, TxnError, TxnOptions,
 };
 
+use self::index::{INDEXES, Indexes};
 use self::paths::Paths;
 use self::record::{push_number, take_number};
 use self::vocabulary::Vocabulary;
@@ -65,6 +69,9 @@ use crate::parse::ParseError;
 use crate::serialize::SerializeError;
 
 pub use self::check::Problem;
+pub use self::index::{
+    INDEX_NAME_MAX, IndexDefinition, IndexDefinitionError, IndexState, PathPattern, ValueType,
+};
 pub use self::load::Progress;
 pub use self::navigate::{Children, Descendants};
 pub use self::record::MalformedRecord;
@@ -145,6 +152,32 @@ pub enum XmlStoreError {
     /// Numbers have run out: there are 2^32 of them.
     #[error("there are too many {0}; use several stores")]
     Full(&'static str),
+    /// There is no index of that name.
+    #[error("there is no index {0:?}; create it first")]
+    NoSuchIndex(String),
+    /// There is an index of that name, which is ready or has another definition.
+    #[error("there is an index {0:?} already; choose another name or drop that one")]
+    IndexExists(String),
+    /// An index's name is empty or too long.
+    #[error("an index's name has 1 to {INDEX_NAME_MAX} bytes, not {0}")]
+    IndexName(usize),
+    /// A text defines no index.
+    #[error(transparent)]
+    IndexDefinition(#[from] IndexDefinitionError),
+    /// Keys of the store are too short for labels of the document with content.
+    #[error(
+        "labels of the document have up to {label_max} bytes, and keys of the store {key_max}, too \
+         few for an index; load the document with shorter labels, or make a store of larger pages"
+    )]
+    IndexKeys {
+        /// Longest label of the document, in bytes.
+        label_max: usize,
+        /// Longest key of the store, in bytes.
+        key_max: usize,
+    },
+    /// The caller stopped the building of an index. Nothing of it is left.
+    #[error("the building of the index was cancelled; nothing of it is left")]
+    IndexCancelled,
     /// What is stored contradicts itself.
     #[error("{0}; restore the store from a backup")]
     Unsound(&'static str),
@@ -193,6 +226,7 @@ struct Stored {
     tree: TreeHandle,
     rules: LabelRules,
     paths: Paths,
+    indexes: Indexes,
 }
 
 /// The documents of a store by their numbers, and the next number.
@@ -207,6 +241,7 @@ pub struct XmlStore {
     engine: Store,
     catalog: TreeHandle,
     paths: TreeHandle,
+    indexes: TreeHandle,
     vocabulary: Vocabulary,
     known: Mutex<Known>,
 }
@@ -229,9 +264,10 @@ impl XmlStore {
     pub fn on(engine: Store) -> Result<XmlStore, XmlStoreError> {
         let catalog = engine.create_tree(DOCUMENTS)?;
         let paths = engine.create_tree(PATHS)?;
+        let indexes = engine.create_tree(INDEXES)?;
         let vocabulary = Vocabulary::open(&engine, engine.create_tree(NAMES)?)?;
-        let store =
-            XmlStore { engine, catalog, paths, vocabulary, known: Mutex::new(Known::default()) };
+        let known = Mutex::new(Known::default());
+        let store = XmlStore { engine, catalog, paths, indexes, vocabulary, known };
         store.restore()?;
         Ok(store)
     }
@@ -309,7 +345,8 @@ impl XmlStore {
             let tree = self.engine.tree(&tree_name(number));
             let tree = tree.ok_or(XmlStoreError::Unsound("a document has no tree"))?;
             let paths = Paths::new(number, self.paths.clone());
-            documents.insert(number, Stored { tree, rules, paths });
+            let indexes = Indexes::new(number);
+            documents.insert(number, Stored { tree, rules, paths, indexes });
         }
         let mut stray = Vec::new();
         for entry in transaction.entries(&self.paths)? {
@@ -330,6 +367,7 @@ impl XmlStore {
                 self.engine.drop_tree(&tree)?;
             }
         }
+        self.restore_indexes(&documents)?;
         let mut known = self.known();
         known.next = documents.keys().max().map_or(0, |last| last.saturating_add(1));
         known.documents = documents.into_iter().map(|(n, stored)| (n, Arc::new(stored))).collect();
@@ -345,7 +383,8 @@ impl XmlStore {
         let tree_options = TreeOptions::default().key_locking(KeyLocking::ClientOnly);
         let tree = self.engine.create_tree_with(&tree_name(number), tree_options)?;
         let paths = Paths::new(number, self.paths.clone());
-        let stored = Arc::new(Stored { tree, rules: options.rules(), paths });
+        let (rules, indexes) = (options.rules(), Indexes::new(number));
+        let stored = Arc::new(Stored { tree, rules, paths, indexes });
         self.known().documents.insert(number, Arc::clone(&stored));
         Ok((number, stored))
     }
@@ -354,6 +393,7 @@ impl XmlStore {
     fn discard(&self, number: u32) -> Result<(), XmlStoreError> {
         self.known().documents.remove(&number);
         self.engine.drop_tree(&tree_name(number))?;
+        self.discard_indexes(number)?;
         let prefix = number.to_be_bytes();
         Ok(self.engine.transaction(|transaction| {
             let keys = transaction.prefix(&self.paths, &prefix)?;

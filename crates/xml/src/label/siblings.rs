@@ -42,6 +42,12 @@ impl LabelRules {
         LabelRules { distance, ..self }
     }
 
+    /// Returns the length of the longest label, in bytes.
+    #[must_use]
+    pub const fn max_bytes(self) -> usize {
+        self.max_bytes
+    }
+
     /// Returns `label` if it is short enough.
     pub(super) fn check(self, label: Label, parent: &Label) -> Result<Label, LabelError> {
         let (length, limit) = (label.as_bytes().len(), self.max_bytes);

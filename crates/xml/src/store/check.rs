@@ -10,13 +10,16 @@ use crate::label::{Label, LabelRole};
 use crate::name::QName;
 
 /// Most problems that a check returns.
-const PROBLEMS_MAX: usize = 100;
+pub(super) const PROBLEMS_MAX: usize = 100;
 
 /// Something of a stored document that contradicts the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The node; the last one that could be read if the key is no label.
     pub label: Label,
+    /// The name of the index that contradicts the document; `None` if the document itself is not
+    /// sound.
+    pub index: Option<String>,
     /// What is wrong.
     pub what: &'static str,
 }
@@ -42,7 +45,8 @@ impl Document<'_> {
     /// Reads the whole document and returns what is wrong with it, at most 100 problems: keys that
     /// are no labels, records that cannot be read, nodes without a parent or in a place that is not
     /// for their kind, unknown names and path classes, and a path class that does not follow from
-    /// the parent's.
+    /// the parent's. If nothing is, compares each index with the document: entries that are
+    /// missing, wrong, or of no node.
     ///
     /// # Errors
     /// If the store cannot read.
@@ -54,7 +58,7 @@ impl Document<'_> {
         while let Some((key, value)) = scan.step_raw()? {
             let mut report = |label: &Label, what| {
                 if problems.len() < PROBLEMS_MAX {
-                    problems.push(Problem { label: label.clone(), what });
+                    problems.push(Problem { label: label.clone(), index: None, what });
                 }
             };
             let Ok(label) = Label::from_bytes(&key) else {
@@ -79,8 +83,11 @@ impl Document<'_> {
             }
         }
         if open.first().is_some_and(|document| document.roots != 1) {
-            problems
-                .push(Problem { label: Label::document(), what: "it has not one root element" });
+            let (label, what) = (Label::document(), "it has not one root element");
+            problems.push(Problem { label, index: None, what });
+        }
+        if problems.is_empty() {
+            self.check_indexes(&mut problems)?;
         }
         Ok(problems)
     }

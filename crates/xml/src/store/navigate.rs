@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::io::Write;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use tidegate_engine::{Cursor, Direction, KeyValue};
@@ -14,7 +14,7 @@ use crate::label::{Label, LabelRange, LabelRole, Level};
 use crate::name::QName;
 use crate::parse::{Attribute, Event, TEXT_PART};
 use crate::serialize::XmlWriter;
-use crate::tree::{Binding, Kind, Tree};
+use crate::tree::{Binding, Indexed, Kind, Pattern, Tree};
 
 /// Returns the length of the longest part of a text that an event may have.
 fn part_length(text: &str) -> usize {
@@ -75,6 +75,14 @@ impl<'t> Document<'t> {
     pub(super) fn scan(&self, range: &LabelRange) -> Result<Scan<'_, 't>, XmlStoreError> {
         let high = range.end().map_or(Bound::Unbounded, Bound::Excluded);
         let bounds = (Bound::Included(range.start()), high);
+        let mut transaction = self.transaction.borrow_mut();
+        let cursor = transaction.cursor(&self.stored.tree, bounds, Direction::Up)?;
+        Ok(Scan { document: self, cursor })
+    }
+
+    /// Returns the records behind a label, to the end of the document.
+    pub(super) fn scan_behind(&self, label: &Label) -> Result<Scan<'_, 't>, XmlStoreError> {
+        let bounds = (Bound::Excluded(label.as_bytes()), Bound::Unbounded);
         let mut transaction = self.transaction.borrow_mut();
         let cursor = transaction.cursor(&self.stored.tree, bounds, Direction::Up)?;
         Ok(Scan { document: self, cursor })
@@ -401,7 +409,33 @@ impl Tree for Document<'_> {
         Ok(ancestor.is_ancestor_of(node))
     }
 
+    fn elements_below<'a>(
+        &'a self,
+        node: &Label,
+        name: &'a QName,
+    ) -> Result<Option<Indexed<'a, Self>>, XmlStoreError> {
+        self.indexed_elements(node, name)
+    }
+
+    fn index_of_elements(&self, name: &QName) -> Option<String> {
+        self.index_of_name(name)
+    }
+
+    fn matching<'a>(
+        &'a self,
+        pattern: &Pattern<'_>,
+    ) -> Result<Option<Indexed<'a, Self>>, XmlStoreError> {
+        self.indexed_nodes(pattern)
+    }
+
+    fn index_for(&self, pattern: &Pattern<'_>) -> Option<String> {
+        self.index_of_pattern(pattern)
+    }
+
     fn element_by_id(&self, id: &str) -> Result<Option<Label>, XmlStoreError> {
+        if let ControlFlow::Break(found) = self.indexed_id(id)? {
+            return Ok(found);
+        }
         let mut scan = self.scan(&Label::document().children_range())?;
         while let Some((label, record)) = scan.step()? {
             if record.is_id && record.content == id {

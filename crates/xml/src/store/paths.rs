@@ -19,11 +19,13 @@ use super::record::{MalformedRecord, RecordKind, push_number, take_number};
 use super::vocabulary::{NameId, own_transaction};
 
 /// The number of a path class of a document. 0 is the document node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Pcr(pub(super) u32);
 
 impl Pcr {
     pub(super) const DOCUMENT: Pcr = Pcr(0);
+    /// The highest number: indexes keep a bit beside it.
+    pub(super) const LAST: Pcr = Pcr(u32::MAX >> 1);
 }
 
 /// A name and a kind below another class.
@@ -58,8 +60,8 @@ impl Classes {
     }
 
     fn next(&self) -> Result<Pcr, XmlStoreError> {
-        let next = u32::try_from(self.by_number.len() + 1);
-        next.map(Pcr).map_err(|_| XmlStoreError::Full("path classes"))
+        let next = u32::try_from(self.by_number.len() + 1).ok().map(Pcr);
+        next.filter(|next| *next <= Pcr::LAST).ok_or(XmlStoreError::Full("path classes"))
     }
 }
 
@@ -116,6 +118,11 @@ impl Paths {
         }
         names.reverse();
         Some(names)
+    }
+
+    /// Returns the classes behind the first `known` ones, in the order of their numbers.
+    pub(super) fn since(&self, known: usize) -> Vec<PathClass> {
+        self.classes().by_number.get(known..).unwrap_or_default().to_vec()
     }
 
     /// Returns how many classes there are.

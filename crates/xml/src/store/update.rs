@@ -267,7 +267,8 @@ impl Document<'_> {
                 transaction.remove(&self.stored.tree, label.as_bytes())?;
             }
         }
-        Ok(())
+        let synopsis = (&self.store.vocabulary, &self.stored.paths);
+        self.stored.indexes.change(&mut transaction, synopsis, label, (old, new))
     }
 
     fn remove_subtree(&self, node: &Label) -> Result<(), XmlStoreError> {

@@ -93,6 +93,13 @@ impl Vocabulary {
         Ok(NameId(id))
     }
 
+    /// Returns the numbers of a name, whatever the prefix.
+    pub(super) fn numbers(&self, name: &QName) -> Vec<NameId> {
+        let names = self.names();
+        let prefixes = names.by_name.get(name).map_or(&[][..], Vec::as_slice);
+        prefixes.iter().map(|&(_, id)| id).collect()
+    }
+
     /// Returns the name of a number, if there is one.
     pub(super) fn name(&self, id: NameId) -> Option<Arc<QName>> {
         self.names().by_number.get(id.0 as usize).cloned()

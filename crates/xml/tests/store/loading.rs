@@ -172,6 +172,6 @@ fn threads_load_change_and_drop_documents_at_the_same_time() {
         }
     });
     assert_eq!(store.documents().unwrap().len(), 16);
-    assert_eq!(store.engine().trees().len(), 3 + 16);
+    assert_eq!(store.engine().trees().len(), 4 + 16);
     store.engine().check().unwrap();
 }

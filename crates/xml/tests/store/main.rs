@@ -2,13 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../xpath_support/absolute.rs"]
+mod absolute;
 mod checks;
 mod crash;
+mod indexes;
 mod loading;
 mod model;
 #[path = "../parse_documents/mod.rs"]
 #[allow(clippy::print_stderr, reason = "shared with other tests")]
 mod parse_documents;
+mod queries;
 mod updates;
 
 use std::ops::ControlFlow;

@@ -1,0 +1,112 @@
+//! Which path classes are on a path.
+//!
+//! A class follows its parent in the synopsis, so one pass over the classes finds for each of them
+//! which first steps of the path lead to it, from what is known of its parent. Classes are only
+//! added, so an index keeps the result and goes on from there when there are new ones.
+
+use std::sync::Arc;
+
+use super::definition::Step;
+use crate::name::QName;
+use crate::store::paths::{PathClass, Pcr};
+use crate::store::record::{Record, RecordKind};
+use crate::store::vocabulary::NameId;
+use crate::tree::{Below, PathTest};
+
+/// What an index knows of the path of a node: its class, and whether it is a text, whose class is
+/// that of its element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct NodeClass {
+    pub(super) pcr: Pcr,
+    pub(super) is_text: bool,
+}
+
+impl NodeClass {
+    /// Returns the class of a node that indexes hold: an element, attribute or text.
+    pub(super) fn of(record: &Record) -> Option<NodeClass> {
+        let is_text = record.kind == RecordKind::Text;
+        (is_text || record.kind.has_class()).then_some(NodeClass { pcr: record.pcr, is_text })
+    }
+
+    /// Returns the class in four bytes, in whose order the classes are.
+    pub(super) fn to_bytes(self) -> [u8; 4] {
+        assert!(self.pcr <= Pcr::LAST, "the synopsis gives no greater numbers");
+        ((self.pcr.0 << 1) | u32::from(self.is_text)).to_be_bytes()
+    }
+
+    pub(super) fn from_bytes(bytes: [u8; 4]) -> NodeClass {
+        let number = u32::from_be_bytes(bytes);
+        NodeClass { pcr: Pcr(number >> 1), is_text: number & 1 == 1 }
+    }
+}
+
+/// How far a path leads to each class. Bit n says that the first n steps do.
+#[derive(Debug)]
+pub(super) struct Reached {
+    /// To the class itself, by its number; the document node is the first.
+    at: Vec<u64>,
+    /// To the class or one above it.
+    above: Vec<u64>,
+}
+
+impl Reached {
+    /// Begins with the document node alone.
+    pub(super) fn new() -> Reached {
+        Reached { at: vec![1], above: vec![1] }
+    }
+
+    /// Returns the number of classes that are known.
+    pub(super) fn known(&self) -> usize {
+        self.at.len() - 1
+    }
+
+    /// Adds the classes that follow those which are known.
+    pub(super) fn extend(
+        &mut self,
+        path: &[Step<'_>],
+        classes: &[PathClass],
+        name: &impl Fn(NameId) -> Option<Arc<QName>>,
+    ) {
+        for class in classes {
+            let parent = class.parent.0 as usize;
+            let above = self.above[parent];
+            let mut at = 0;
+            for (index, &(below, test)) in path.iter().enumerate() {
+                let from = if below == Below::Directly { self.at[parent] } else { above };
+                if (from >> index) & 1 == 1 && passes(test, class, name) {
+                    at |= 1 << (index + 1);
+                }
+            }
+            self.at.push(at);
+            self.above.push(above | at);
+        }
+    }
+
+    /// Returns whether nodes of a class are on the path.
+    pub(super) fn is_on_path(&self, path: &[Step<'_>], class: NodeClass) -> bool {
+        let Some(&(below, last)) = path.last() else { return false };
+        let pcr = class.pcr.0 as usize;
+        match last {
+            PathTest::Text if class.is_text => {
+                let from = if below == Below::Directly { &self.at } else { &self.above };
+                (from[pcr] >> (path.len() - 1)) & 1 == 1
+            }
+            PathTest::Text => false,
+            _ => !class.is_text && (self.at[pcr] >> path.len()) & 1 == 1,
+        }
+    }
+}
+
+fn passes(
+    test: PathTest<'_>,
+    class: &PathClass,
+    name: &impl Fn(NameId) -> Option<Arc<QName>>,
+) -> bool {
+    let (kind, wanted) = match test {
+        PathTest::Element(wanted) => (RecordKind::Element, wanted),
+        PathTest::Attribute(wanted) => (RecordKind::Attribute, wanted),
+        PathTest::Text => return false,
+    };
+    let has_name = |wanted: &QName| name(class.name).is_some_and(|own| *own == *wanted);
+    class.kind == kind && wanted.is_none_or(has_name)
+}
