@@ -1,7 +1,7 @@
 //! The document store: XML documents as trees of the embedded engine.
 //!
 //! Each document is a tree of the engine with a record a node under the node's
-//! [`Label`](crate::label::Label), so the order of keys is document order and a subtree is a range
+//! [`Label`], so the order of keys is document order and a subtree is a range
 //! of keys. `docs/xml.md` describes what is stored.
 //!
 //! | tree | key | value |

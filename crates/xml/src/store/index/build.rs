@@ -207,7 +207,7 @@ impl Document<'_> {
             return Err(XmlStoreError::IndexKeys { label_max, key_max });
         }
         let defined = Defined {
-            text_max: u32::try_from(text_max).unwrap_or(u32::MAX),
+            text_max: u32::try_from(text_max).expect("at most TEXT_MAX"),
             name: name.to_owned(),
             definition: definition.clone(),
             built_to: Some(Label::document()),
