@@ -1,4 +1,4 @@
-//! Labels of nodes: prefix-based Dewey IDs that never change.
+//! Labels of nodes: prefix-based Dewey IDs, which insertions of other nodes do not change.
 //!
 //! A label is the key of a node's record. It holds one *division* for each level, so that level,
 //! ancestors and document order follow from the label alone, without a look at the document: 1.5.7
@@ -54,7 +54,7 @@
 //! A place among siblings is a number: loaded nodes have whole ones, 1, 3, 5 and so on, and there
 //! are negative ones for nodes inserted in front. Between 1 and 2 lie binary fractions, of which
 //! `fraction.rs` takes one by a rule that keeps them short. A label depends on its two neighbours
-//! and nothing else; no label ever changes. For n insertions
+//! and nothing else, and no insertion changes another label. For n insertions
 //!
 //! - at either end of a list it grows to log₂ n bits,
 //! - at one place, always in front of the same node, always behind it, in front of or behind the
@@ -65,8 +65,9 @@
 //!   case.
 //!
 //! Seven bits of a fraction take a byte. A label above the caller's limit is refused with
-//! [`LabelError::TooLong`], and [`Siblings::evenly`] with [`Label::moved`] give new labels to a
-//! list and to the nodes below it.
+//! [`LabelError::TooLong`]. A caller that holds the list exclusively can give new labels to it, by
+//! [`Siblings::evenly`] or behind the last one, and to the nodes below it by [`Label::moved`]; the
+//! document store does the latter (`store/relabel.rs`).
 //!
 //! # Text form
 //!

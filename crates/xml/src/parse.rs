@@ -10,6 +10,9 @@
 //! a whole text before it returns it, so the reader takes text and CDATA sections from the input
 //! itself; and it checks little, so the rules of XML are checked here.
 //!
+//! [`XmlReader::fragment`] reads a part of a document: text as it stands between the tags of an
+//! element.
+//!
 //! What is left out, each with an error: external entities, parameter entities, entities whose
 //! replacement contains markup, and encodings other than UTF-8, US-ASCII and UTF-16. The external
 //! subset of a document type is not read.
@@ -51,6 +54,7 @@ use source::Source;
 use tag::Tags;
 
 use crate::name::QName;
+use crate::tree::Binding;
 
 /// Largest number of bytes in one [`Event::Text`]. A longer text comes in several events.
 pub const TEXT_PART: usize = 64 * 1024;
@@ -206,6 +210,7 @@ pub struct XmlReader<R: BufRead> {
     /// The last start tag was `<a/>`.
     empty: bool,
     stage: Stage,
+    is_fragment: bool,
     limits: Limits,
 }
 
@@ -234,8 +239,28 @@ impl<R: BufRead> XmlReader<R> {
             ended: None,
             empty: false,
             stage: Stage::Start,
+            is_fragment: false,
             limits,
         }
+    }
+
+    /// A reader of a fragment with the default [`Limits`]: what may stand between the tags of an
+    /// element (XML 1.0, production `content`), so text and any number of elements. `namespaces`
+    /// are those in scope around it. The events begin and end as those of a document do.
+    ///
+    /// ```
+    /// use tidegate_xml::parse::{Event, XmlReader};
+    ///
+    /// let mut reader = XmlReader::fragment(&b"one<b/>two"[..], &[]);
+    /// assert_eq!(reader.next_event()?, Some(Event::StartDocument));
+    /// assert_eq!(reader.next_event()?, Some(Event::Text("one")));
+    /// # Ok::<(), tidegate_xml::parse::ParseError>(())
+    /// ```
+    pub fn fragment(input: R, namespaces: &[Binding]) -> XmlReader<R> {
+        let mut reader = XmlReader::new(input);
+        reader.is_fragment = true;
+        reader.tags.bind(namespaces);
+        reader
     }
 
     /// Returns the place behind what has been read so far. It is never before the end of the last
@@ -250,8 +275,8 @@ impl<R: BufRead> XmlReader<R> {
     /// # Errors
     ///
     /// Returns why and where the document is not well-formed, exceeds a limit, needs something
-    /// that the reader does not support, or cannot be read. Events before the error are parts of
-    /// the document as far as it was read: whoever stores them has to take them back.
+    /// that the reader does not support, or cannot be read. The events before the error are those
+    /// of the text in front of it. A caller that has stored them has to remove them.
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>, ParseError> {
         if self.stage == Stage::Done {
             return Ok(None);
@@ -287,8 +312,13 @@ impl<R: BufRead> XmlReader<R> {
 
     fn step(&mut self) -> Result<Step, ParseError> {
         if self.stage == Stage::Start {
-            self.read_declaration()?;
-            self.stage = Stage::Prolog { doctype: false };
+            self.detect_encoding()?;
+            if self.is_fragment {
+                self.stage = Stage::Content;
+            } else {
+                self.read_declaration()?;
+                self.stage = Stage::Prolog { doctype: false };
+            }
             return Ok(Step::StartDocument);
         }
         if self.empty {
@@ -395,7 +425,7 @@ impl<R: BufRead> XmlReader<R> {
 
     fn close_innermost(&mut self) -> Option<Arc<QName>> {
         let name = self.tags.close()?;
-        if self.tags.depth() == 0 {
+        if self.tags.depth() == 0 && !self.is_fragment {
             self.stage = Stage::Epilog;
         }
         Some(name)
@@ -403,13 +433,13 @@ impl<R: BufRead> XmlReader<R> {
 
     /// The input has ended.
     fn finish(&mut self) -> Result<Step, ParseError> {
-        let missing = match (self.stage, self.tags.innermost()) {
-            (Stage::Epilog, _) => {
+        let missing = match self.tags.innermost() {
+            Some(open) => format!("</{open}>"),
+            None if self.is_fragment || self.stage == Stage::Epilog => {
                 self.stage = Stage::Done;
                 return Ok(Step::EndDocument);
             }
-            (_, Some(open)) => format!("</{open}>"),
-            _ => "its root element".to_owned(),
+            None => "its root element".to_owned(),
         };
         Err(self.here(ParseErrorKind::UnexpectedEnd(missing)))
     }

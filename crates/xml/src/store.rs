@@ -39,11 +39,15 @@
 //! ```
 
 mod check;
+mod dom;
+mod fragment;
 mod index;
 mod load;
 mod navigate;
 mod paths;
 mod record;
+mod relabel;
+mod relocate;
 mod update;
 mod vocabulary;
 
@@ -69,6 +73,7 @@ use crate::parse::ParseError;
 use crate::serialize::SerializeError;
 
 pub use self::check::Problem;
+pub use self::dom::DomCursor;
 pub use self::index::{
     INDEX_NAME_MAX, IndexDefinition, IndexDefinitionError, IndexState, PathPattern, ValueType,
 };
@@ -97,7 +102,7 @@ pub enum XmlStoreError {
     /// The engine refused or failed; after a conflict the transaction may be run again.
     #[error(transparent)]
     Engine(#[from] TxnError),
-    /// The text of a document is refused. Nothing of it is stored.
+    /// The text of a document or a fragment is refused. Nothing of it is stored.
     #[error(transparent)]
     Parse(#[from] ParseError),
     /// A document cannot be written as text.
@@ -468,7 +473,8 @@ impl XmlTransaction<'_> {
             stored.ok_or(XmlStoreError::Unsound("a document of the catalog is missing"))?;
         lock(&mut inner, &stored, access)?;
         let access = Cell::new(access);
-        Ok(Document { store: self.store, transaction: &self.inner, stored, access })
+        let relabelled = RefCell::default();
+        Ok(Document { store: self.store, transaction: &self.inner, stored, access, relabelled })
     }
 
     /// Returns a place to roll back to.
@@ -514,13 +520,16 @@ fn lock(
 
 /// A document as a transaction sees it; a [`Tree`](crate::tree::Tree) whose nodes are labels.
 ///
-/// The handle of a node stays good until the node is deleted. A deleted node's label may be that
-/// of a node inserted later.
+/// The handle of a node stays good until the node is deleted, is moved, or gets a new label because
+/// that of an inserted node would be too long ([`Document::take_relabelled`]). A label that was a
+/// node's may be that of a node inserted later.
 pub struct Document<'t> {
     store: &'t XmlStore,
     transaction: &'t RefCell<Transaction>,
     stored: Arc<Stored>,
     access: Cell<Access>,
+    /// Elements whose children were labelled anew, until the caller has asked for them.
+    relabelled: RefCell<Vec<Label>>,
 }
 
 impl Document<'_> {

@@ -12,11 +12,13 @@ use super::source::Encoding;
 const LONGEST: usize = 1_024;
 
 impl<R: BufRead> XmlReader<R> {
-    /// Finds out the encoding, and reads `<?xml … ?>` if the document begins with it.
+    /// Finds out the encoding by the first bytes.
+    pub(super) fn detect_encoding(&mut self) -> Result<(), ParseError> {
+        self.source().detect_encoding().map_err(|error| self.read_error(error))
+    }
+
+    /// Reads `<?xml … ?>` if the document begins with it.
     pub(super) fn read_declaration(&mut self) -> Result<(), ParseError> {
-        if let Err(error) = self.source().detect_encoding() {
-            return Err(self.read_error(error));
-        }
         self.source().begin_token(usize::MAX);
         let head = self.peek(6)?;
         if !head.starts_with(b"<?xml") || !head.get(5).is_some_and(|&byte| is_space(byte)) {

@@ -10,6 +10,7 @@ use super::entity::Entities;
 use super::error::{Fault, ParseErrorKind};
 use super::{Limits, XML_NAMESPACE, XMLNS_NAMESPACE};
 use crate::name::{QName, same};
+use crate::tree::Binding;
 
 /// Names kept for reuse, at most.
 const CACHED_NAMES: usize = 4_096;
@@ -85,6 +86,13 @@ impl Tags {
             bindings: Vec::new(),
             written: Vec::new(),
             attributes: Vec::new(),
+        }
+    }
+
+    /// Binds prefixes around the outermost elements.
+    pub(super) fn bind(&mut self, namespaces: &[Binding]) {
+        for Binding { prefix, uri } in namespaces {
+            self.bindings.push((prefix.clone(), Arc::from(&**uri)));
         }
     }
 

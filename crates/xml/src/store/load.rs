@@ -117,8 +117,8 @@ impl<R: BufRead, P: FnMut(Progress) -> ControlFlow<()>> Loader<'_, R, P> {
     /// Reads until there is a record. Returns `None` at the end of the document.
     fn advance(&mut self) -> Result<Option<(Label, Vec<u8>)>, XmlStoreError> {
         loop {
-            if let Some(record) = self.builder.ready.pop_front() {
-                return Ok(Some(record));
+            if let Some((label, record)) = self.builder.ready.pop_front() {
+                return Ok(Some((label, record.encode())));
             }
             let Some(event) = self.reader.next_event()? else { return Ok(None) };
             self.builder.event(event)?;
@@ -154,28 +154,48 @@ struct Open {
     last: Option<Label>,
 }
 
-/// Makes records of events.
-struct Builder<'a> {
+/// Makes records of the events of a document or a fragment.
+pub(super) struct Builder<'a> {
     store: &'a XmlStore,
     stored: &'a Stored,
-    /// The document and the elements that have not ended.
+    /// The document, or the parent of a fragment, and the elements that have not ended.
     open: Vec<Open>,
+    /// The node that follows a fragment.
+    right: Option<Label>,
     /// The parts of a text that have come.
     text: String,
-    /// Nodes in front of the root element: they get labels backwards from the root's.
-    prolog: Vec<Record>,
-    ready: VecDeque<(Label, Vec<u8>)>,
+    /// Nodes in front of the root element, which get labels backwards from the root's. `None` from
+    /// the root element on, and for a fragment.
+    prolog: Option<Vec<Record>>,
+    ready: VecDeque<(Label, Record)>,
     nodes: u64,
 }
 
 impl<'a> Builder<'a> {
     fn new(store: &'a XmlStore, stored: &'a Stored) -> Builder<'a> {
         let document = Open { label: Label::document(), pcr: Pcr::DOCUMENT, last: None };
-        let (text, prolog, ready) = (String::new(), Vec::new(), VecDeque::new());
-        Builder { store, stored, open: vec![document], text, prolog, ready, nodes: 0 }
+        let (text, prolog, ready) = (String::new(), Some(Vec::new()), VecDeque::new());
+        Builder { store, stored, open: vec![document], right: None, text, prolog, ready, nodes: 0 }
     }
 
-    fn event(&mut self, event: Event<'_>) -> Result<(), XmlStoreError> {
+    /// Begins a fragment below `parent`, whose class is `pcr`, between two of its children.
+    pub(super) fn fragment(
+        store: &'a XmlStore,
+        stored: &'a Stored,
+        (parent, pcr): (&Label, Pcr),
+        (left, right): (Option<&Label>, Option<&Label>),
+    ) -> Builder<'a> {
+        let parent = Open { label: parent.clone(), pcr, last: left.cloned() };
+        let (open, right) = (vec![parent], right.cloned());
+        Builder { open, right, prolog: None, ..Builder::new(store, stored) }
+    }
+
+    /// Returns the records that the events so far have made, and forgets them.
+    pub(super) fn records(&mut self) -> impl Iterator<Item = (Label, Record)> + '_ {
+        self.ready.drain(..)
+    }
+
+    pub(super) fn event(&mut self, event: Event<'_>) -> Result<(), XmlStoreError> {
         if let Event::Text(part) = event {
             self.text.push_str(part);
             return check_length(self.text.len());
@@ -203,17 +223,18 @@ impl<'a> Builder<'a> {
         self.open.last_mut().ok_or(XmlStoreError::Unsound("an event behind the document's end"))
     }
 
-    fn push(&mut self, label: Label, record: &Record) {
+    fn push(&mut self, label: Label, record: Record) {
         self.nodes += 1;
-        self.ready.push_back((label, record.encode()));
+        self.ready.push_back((label, record));
     }
 
     /// Gives a label to a child of the innermost element.
     fn child(&mut self) -> Result<Label, XmlStoreError> {
         let rules = self.stored.rules;
+        let right = self.right.clone().filter(|_| self.open.len() == 1);
         let parent = self.innermost()?;
         let siblings = parent.label.children(rules);
-        Ok(following(&siblings, &mut parent.last)?)
+        Ok(following(&siblings, &mut parent.last, right.as_ref())?)
     }
 
     fn leaf(
@@ -226,21 +247,24 @@ impl<'a> Builder<'a> {
         let name = name.map(number).transpose()?;
         let pcr = self.innermost()?.pcr;
         let record = Record { kind, is_id: false, name, pcr, content };
-        if self.open.len() == 1 && self.open[0].last.is_none() {
-            self.prolog.push(record);
+        if let Some(prolog) = &mut self.prolog {
+            prolog.push(record);
             return Ok(());
         }
         let label = self.child()?;
-        self.push(label, &record);
+        self.push(label, record);
         Ok(())
     }
 
     fn start(&mut self, name: &QName, attributes: &[Attribute]) -> Result<(), XmlStoreError> {
-        let label = if self.open.len() == 1 { self.root()? } else { self.child()? };
+        let label = match self.prolog.take() {
+            Some(prolog) => self.root(prolog)?,
+            None => self.child()?,
+        };
         let above = self.innermost()?.pcr;
         let record = self.store.named(self.stored, RecordKind::Element, above, name)?;
         let pcr = record.pcr;
-        self.push(label.clone(), &record);
+        self.push(label.clone(), record);
         let rules = self.stored.rules;
         for (siblings, declares) in
             [(label.namespaces(rules), true), (label.attributes(rules), false)]
@@ -251,8 +275,8 @@ impl<'a> Builder<'a> {
                 let mut record = self.store.named(self.stored, kind, pcr, &attribute.name)?;
                 record.is_id = !declares && identifies(attribute);
                 record.content.clone_from(&attribute.value);
-                let label = following(&siblings, &mut last)?;
-                self.push(label, &record);
+                let label = following(&siblings, &mut last, None)?;
+                self.push(label, record);
             }
         }
         self.open.push(Open { label, pcr, last: None });
@@ -260,17 +284,17 @@ impl<'a> Builder<'a> {
     }
 
     /// Stores what precedes the root element, and returns the root's label.
-    fn root(&mut self) -> Result<Label, XmlStoreError> {
+    fn root(&mut self, prolog: Vec<Record>) -> Result<Label, XmlStoreError> {
         let root = Label::root();
         let siblings = Label::document().children(self.stored.rules);
         let mut first = root.clone();
         let mut labelled = Vec::new();
-        for record in self.prolog.drain(..).rev() {
+        for record in prolog.into_iter().rev() {
             first = siblings.before_first(&first)?;
             labelled.push((first.clone(), record));
         }
         for (label, record) in labelled.into_iter().rev() {
-            self.push(label, &record);
+            self.push(label, record);
         }
         self.innermost()?.last = Some(root.clone());
         Ok(root)
@@ -296,9 +320,13 @@ impl XmlStore {
     }
 }
 
-/// Returns the label behind `last`, and makes it the last.
-fn following(siblings: &Siblings, last: &mut Option<Label>) -> Result<Label, LabelError> {
-    let label = siblings.at(last.as_ref(), None)?;
+/// Returns the label behind `last` and in front of `right`, and makes it the last.
+fn following(
+    siblings: &Siblings,
+    last: &mut Option<Label>,
+    right: Option<&Label>,
+) -> Result<Label, LabelError> {
+    let label = siblings.at(last.as_ref(), right)?;
     *last = Some(label.clone());
     Ok(label)
 }

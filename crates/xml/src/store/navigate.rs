@@ -30,7 +30,7 @@ fn malformed(reason: super::MalformedRecord) -> XmlStoreError {
 }
 
 /// Returns the ancestor of `label` among the children of `parent`, or itself.
-fn child_of(parent: &Label, label: &Label) -> Option<Label> {
+pub(super) fn child_of(parent: &Label, label: &Label) -> Option<Label> {
     let level = match parent.level() {
         Level::Document => 0,
         Level::Node(level) => level + 1,
@@ -136,10 +136,40 @@ impl<'t> Document<'t> {
         &self,
         mut sink: impl FnMut(Event<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        sink(Event::StartDocument)?;
+        self.events_in(&Label::document().children_range(), &mut sink)?;
+        sink(Event::EndDocument)
+    }
+
+    /// Passes a node with all that is below it on as events, without the start and the end of a
+    /// document around them unless it is the document node.
+    ///
+    /// # Errors
+    /// There is no such node, it is an attribute, or the store cannot read; and the first error of
+    /// `sink`.
+    pub fn subtree_events<E: From<XmlStoreError>>(
+        &self,
+        node: &Label,
+        mut sink: impl FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self.kind(node)? {
+            Kind::Document => self.events(sink),
+            Kind::Attribute => {
+                let what = "an attribute has no event of its own; ask for those of its element";
+                Err(XmlStoreError::NotPossible { label: node.clone(), what }.into())
+            }
+            _ => self.events_in(&node.subtree(), &mut sink),
+        }
+    }
+
+    fn events_in<E: From<XmlStoreError>>(
+        &self,
+        labels: &LabelRange,
+        sink: &mut impl FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut open: Vec<(Label, Arc<QName>)> = Vec::new();
         let mut begun: Option<Begun> = None;
-        let mut scan = self.scan(&Label::document().children_range())?;
-        sink(Event::StartDocument)?;
+        let mut scan = self.scan(labels)?;
         while let Some((label, record)) = scan.step()? {
             if matches!(record.kind, RecordKind::Attribute | RecordKind::Namespace) {
                 let stray = XmlStoreError::Unsound("an attribute does not follow its element");
@@ -150,7 +180,7 @@ impl<'t> Document<'t> {
                 continue;
             }
             if let Some(element) = begun.take() {
-                open.push(element.pass_on(&mut sink)?);
+                open.push(element.pass_on(sink)?);
             }
             while let Some((_, name)) = open.pop_if(|(above, _)| !above.is_ancestor_of(&label)) {
                 sink(Event::EndElement { name: &name })?;
@@ -159,16 +189,16 @@ impl<'t> Document<'t> {
                 let name = self.full_name(&record)?;
                 begun = Some(Begun { label, name, attributes: Vec::new() });
             } else {
-                self.leaf_event(&record, &mut sink)?;
+                self.leaf_event(&record, sink)?;
             }
         }
         if let Some(element) = begun.take() {
-            open.push(element.pass_on(&mut sink)?);
+            open.push(element.pass_on(sink)?);
         }
         while let Some((_, name)) = open.pop() {
             sink(Event::EndElement { name: &name })?;
         }
-        sink(Event::EndDocument)
+        Ok(())
     }
 
     fn leaf_event<E: From<XmlStoreError>>(

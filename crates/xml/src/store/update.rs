@@ -5,17 +5,21 @@
 //! node itself:
 //!
 //! - an insertion and a deletion, the gap between the neighbours;
-//! - a deletion between two texts, both of them, because it joins them;
+//! - an insertion whose label would be too long, the subtrees that get new labels (`relabel.rs`);
+//! - a deletion between two texts, both of them, because it joins them; in the same way the texts
+//!   beside inserted XML text (`fragment.rs`);
+//! - a move or a copy (`relocate.rs`), both subtrees, and the ancestors' namespace declarations;
 //! - a change of an element's name, its whole subtree: the path classes of all nodes below change,
 //!   and are written anew.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::load::{check_length, is_xml_id};
 use super::paths::{PathClass, Pcr};
 use super::record::{Record, RecordKind};
 use super::{Document, XmlStoreError};
-use crate::label::Label;
+use crate::label::{Label, LabelRange};
 use crate::name::QName;
 use crate::parse::XMLNS_NAMESPACE;
 use crate::parse::chars::{first_forbidden, is_name};
@@ -53,25 +57,68 @@ pub enum NewNode<'a> {
 }
 
 /// A place in a list of children.
-struct Gap {
-    parent: Label,
-    left: Option<Label>,
-    right: Option<Label>,
+#[derive(Debug, Clone)]
+pub(super) struct Gap {
+    pub(super) parent: Label,
+    pub(super) left: Option<Label>,
+    pub(super) right: Option<Label>,
+}
+
+/// The path classes that the nodes of a subtree get because its path changes, by those that they
+/// have.
+pub(super) struct NewClasses(HashMap<Pcr, Pcr>);
+
+impl NewClasses {
+    /// Begins with the class that all others are below.
+    pub(super) fn new(old: Pcr, new: Pcr) -> NewClasses {
+        NewClasses(HashMap::from([(old, new)]))
+    }
+
+    /// Returns the new class of a node. Those above it have been asked for before.
+    pub(super) fn of(
+        &mut self,
+        document: &Document<'_>,
+        record: &Record,
+    ) -> Result<Pcr, XmlStoreError> {
+        let Document { store, stored, .. } = document;
+        if record.kind.has_class() && !self.0.contains_key(&record.pcr) {
+            let class = stored.paths.class(record.pcr);
+            let class = class.ok_or(XmlStoreError::Unsound("a path class is not known"))?;
+            let class = PathClass { parent: self.changed(class.parent)?, ..class };
+            self.0.insert(record.pcr, stored.paths.number(&store.engine, class)?);
+        }
+        self.changed(record.pcr)
+    }
+
+    fn changed(&self, pcr: Pcr) -> Result<Pcr, XmlStoreError> {
+        let unknown = XmlStoreError::Unsound("a path class does not follow its parent's");
+        self.0.get(&pcr).copied().ok_or(unknown)
+    }
 }
 
 impl Document<'_> {
-    /// Inserts a node and returns its label.
+    /// Inserts a node and returns its label. If its label would be too long, nodes around the place
+    /// get new labels; see [`Document::take_relabelled`].
     ///
     /// # Errors
     /// There is no such place; a text would be empty or beside another one, or in the document
     /// itself; the document would have a second root element; XML does not allow the name or the
-    /// content; the label would be too long ([`XmlStoreError::Label`]); or the store failed.
+    /// content; the place is so deep that the label would be too long whatever labels the nodes
+    /// around it have ([`XmlStoreError::Label`]); or the store failed.
     pub fn insert(&self, place: &Place, node: NewNode<'_>) -> Result<Label, XmlStoreError> {
+        self.insert_followed(place, node, &[])
+    }
+
+    /// Inserts a node. Labels in `followed` stay those of their nodes.
+    pub(super) fn insert_followed(
+        &self,
+        place: &Place,
+        node: NewNode<'_>,
+        followed: &[&RefCell<Label>],
+    ) -> Result<Label, XmlStoreError> {
         self.lock_to_write()?;
         let gap = self.gap(place)?;
         self.check_new(&gap, node)?;
-        let siblings = gap.parent.children(self.stored.rules);
-        let label = siblings.at(gap.left.as_ref(), gap.right.as_ref())?;
         let above = self.class_of(&gap.parent)?;
         let plain = |kind, content: &str| Record {
             kind,
@@ -92,8 +139,10 @@ impl Document<'_> {
                 Record { content: data.to_owned(), ..record }
             }
         };
-        self.change(&label, None, Some(&record))?;
-        Ok(label)
+        self.with_room(gap, followed, |_, label| {
+            self.change(label, None, Some(&record))?;
+            Ok(label.clone())
+        })
     }
 
     /// Sets the content of a text, comment, processing instruction or attribute.
@@ -216,31 +265,51 @@ impl Document<'_> {
         if record.kind == RecordKind::Element && is_root {
             return Err(not_possible(node, "a document keeps its root element"));
         }
-        let text = |label: Option<Label>| -> Result<Option<(Label, Record)>, XmlStoreError> {
-            let Some(label) = label else { return Ok(None) };
-            let record = self.record(&label)?;
-            Ok((record.kind == RecordKind::Text).then_some((label, record)))
-        };
-        let left = text(self.previous_sibling(node)?)?;
-        let right = text(self.next_sibling(node)?)?;
-        self.atomically(|| {
-            self.remove_subtree(node)?;
-            if let (Some((left, old)), Some((right, rest))) = (left, right) {
-                check_length(old.content.len() + rest.content.len())?;
-                let content = [&*old.content, &*rest.content].concat();
-                let joined = Record { content, ..old.clone() };
-                self.change(&left, Some(&old), Some(&joined))?;
-                self.change(&right, Some(&rest), None)?;
-            }
-            Ok(())
-        })
+        self.atomically(|| self.remove_and_join(node))
+    }
+
+    /// Removes a node with all that is below it, and joins texts on both sides of it.
+    pub(super) fn remove_and_join(&self, node: &Label) -> Result<(), XmlStoreError> {
+        let (left, right) = (self.previous_sibling(node)?, self.next_sibling(node)?);
+        self.remove_subtree(node)?;
+        self.join(left.as_ref(), right.as_ref()).map(|_| ())
+    }
+
+    /// Makes one text of two neighbours if both are texts: the left one has the content of both
+    /// then, and the right one is removed. Returns whether it did.
+    pub(super) fn join(
+        &self,
+        left: Option<&Label>,
+        right: Option<&Label>,
+    ) -> Result<bool, XmlStoreError> {
+        let (Some(left), Some(right)) = (left, right) else { return Ok(false) };
+        let (old, rest) = (self.record(left)?, self.record(right)?);
+        if old.kind != RecordKind::Text || rest.kind != RecordKind::Text {
+            return Ok(false);
+        }
+        check_length(old.content.len() + rest.content.len())?;
+        let content = [&*old.content, &*rest.content].concat();
+        self.change(left, Some(&old), Some(&Record { content, ..old.clone() }))?;
+        self.change(right, Some(&rest), None)?;
+        Ok(true)
+    }
+
+    /// Joins texts at both ends of nodes that were inserted into a gap with the texts beside them,
+    /// and replaces the labels of those that are no more.
+    pub(super) fn join_ends(&self, gap: &Gap, inserted: &mut [Label]) -> Result<(), XmlStoreError> {
+        if let (Some(left), Some(first)) = (&gap.left, inserted.first_mut())
+            && self.join(Some(left), Some(&*first))?
+        {
+            first.clone_from(left);
+        }
+        self.join(inserted.last(), gap.right.as_ref()).map(|_| ())
     }
 
     /// Runs several changes that are all taken back if one fails.
-    fn atomically(
+    pub(super) fn atomically<T>(
         &self,
-        run: impl FnOnce() -> Result<(), XmlStoreError>,
-    ) -> Result<(), XmlStoreError> {
+        run: impl FnOnce() -> Result<T, XmlStoreError>,
+    ) -> Result<T, XmlStoreError> {
         let savepoint = self.transaction.borrow().savepoint();
         let result = run();
         if result.as_ref().is_err_and(|error| !error.is_retryable()) {
@@ -251,7 +320,7 @@ impl Document<'_> {
 
     /// Changes one node: makes it if there is no `old`, removes it if there is no `new`. Every
     /// update of a document goes through here.
-    fn change(
+    pub(super) fn change(
         &self,
         label: &Label,
         old: Option<&Record>,
@@ -272,7 +341,12 @@ impl Document<'_> {
     }
 
     fn remove_subtree(&self, node: &Label) -> Result<(), XmlStoreError> {
-        let mut scan = self.scan(&node.subtree())?;
+        self.remove_all(&node.subtree())
+    }
+
+    /// Removes all nodes of a range of labels.
+    pub(super) fn remove_all(&self, labels: &LabelRange) -> Result<(), XmlStoreError> {
+        let mut scan = self.scan(labels)?;
         while let Some((label, record)) = scan.step()? {
             self.change(&label, Some(&record), None)?;
         }
@@ -281,30 +355,19 @@ impl Document<'_> {
 
     /// Writes the records below an element anew after its class has changed.
     fn change_classes_below(&self, node: &Label, old: Pcr, new: Pcr) -> Result<(), XmlStoreError> {
-        let mut changed = HashMap::from([(old, new)]);
-        let above = |changed: &HashMap<Pcr, Pcr>, pcr: Pcr| {
-            let unknown = XmlStoreError::Unsound("a path class does not follow its parent's");
-            changed.get(&pcr).copied().ok_or(unknown)
-        };
+        let mut classes = NewClasses::new(old, new);
         let mut scan = self.scan(&node.subtree())?;
         // The first is the element itself.
         scan.step()?;
         while let Some((label, record)) = scan.step()? {
-            if record.kind.has_class() && !changed.contains_key(&record.pcr) {
-                let class = self.stored.paths.class(record.pcr);
-                let class = class.ok_or(XmlStoreError::Unsound("a path class is not known"))?;
-                let class = PathClass { parent: above(&changed, class.parent)?, ..class };
-                let pcr = self.stored.paths.number(&self.store.engine, class)?;
-                changed.insert(record.pcr, pcr);
-            }
-            let moved = Record { pcr: above(&changed, record.pcr)?, ..record.clone() };
-            self.change(&label, Some(&record), Some(&moved))?;
+            let changed = Record { pcr: classes.of(self, &record)?, ..record.clone() };
+            self.change(&label, Some(&record), Some(&changed))?;
         }
         Ok(())
     }
 
     /// Returns the record of an element.
-    fn element(&self, label: &Label) -> Result<Record, XmlStoreError> {
+    pub(super) fn element(&self, label: &Label) -> Result<Record, XmlStoreError> {
         if *label == Label::document() {
             return Err(not_possible(label, "the document has no attributes"));
         }
@@ -316,14 +379,15 @@ impl Document<'_> {
     }
 
     /// Returns the class of an element or the document.
-    fn class_of(&self, parent: &Label) -> Result<Pcr, XmlStoreError> {
+    pub(super) fn class_of(&self, parent: &Label) -> Result<Pcr, XmlStoreError> {
         if *parent == Label::document() {
             return Ok(Pcr::DOCUMENT);
         }
         Ok(self.element(parent)?.pcr)
     }
 
-    fn gap(&self, place: &Place) -> Result<Gap, XmlStoreError> {
+    /// Returns the gap between two children that a place means.
+    pub(super) fn gap(&self, place: &Place) -> Result<Gap, XmlStoreError> {
         let list_of = |node: &Label| {
             let is_in_none = matches!(self.kind(node)?, Kind::Document | Kind::Attribute);
             let parent = node.parent().filter(|_| !is_in_none);
@@ -350,16 +414,13 @@ impl Document<'_> {
     }
 
     fn check_new(&self, gap: &Gap, node: NewNode<'_>) -> Result<(), XmlStoreError> {
-        let in_document = gap.parent == Label::document();
         match node {
-            NewNode::Element(_) if in_document => {
-                return Err(not_possible(&gap.parent, "it has a root element already"));
-            }
-            NewNode::Element(name) => check_name(name)?,
-            NewNode::Text(_) if in_document => {
-                return Err(not_possible(&gap.parent, "text is allowed in elements only"));
+            NewNode::Element(name) => {
+                check_child(&gap.parent, RecordKind::Element)?;
+                check_name(name)?;
             }
             NewNode::Text(text) => {
+                check_child(&gap.parent, RecordKind::Text)?;
                 check_content(Kind::Text, text)?;
                 for neighbour in [&gap.left, &gap.right].into_iter().flatten() {
                     if self.record(neighbour)?.kind == RecordKind::Text {
@@ -380,8 +441,21 @@ impl Document<'_> {
     }
 }
 
-fn not_possible(label: &Label, what: &'static str) -> XmlStoreError {
+pub(super) fn not_possible(label: &Label, what: &'static str) -> XmlStoreError {
     XmlStoreError::NotPossible { label: label.clone(), what }
+}
+
+/// Refuses children that a document has no place for beside its root element.
+pub(super) fn check_child(parent: &Label, kind: RecordKind) -> Result<(), XmlStoreError> {
+    match kind {
+        RecordKind::Element if *parent == Label::document() => {
+            Err(not_possible(parent, "it has a root element already"))
+        }
+        RecordKind::Text if *parent == Label::document() => {
+            Err(not_possible(parent, "text is allowed in elements only"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_name(name: &QName) -> Result<(), XmlStoreError> {

@@ -4,8 +4,8 @@
 //! in the prefix only are the same to a query and have two numbers. A name is committed by a
 //! transaction of its own before its number is used, and never removed. So the number is right
 //! whatever becomes of the transaction that needed it, and a name that no node has does no harm.
-//! That commit is lazy: it precedes the commit of whoever uses the number in the log, so it is
-//! durable whenever that one is.
+//! That commit does not wait for the log to be synced. Its record is in the log before those of the
+//! transaction that uses the number, so when that transaction is durable, the name is too.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};

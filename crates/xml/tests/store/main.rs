@@ -6,13 +6,17 @@
 mod absolute;
 mod checks;
 mod crash;
+mod dom;
+mod fragments;
 mod indexes;
 mod loading;
 mod model;
+mod moves;
 #[path = "../parse_documents/mod.rs"]
 #[allow(clippy::print_stderr, reason = "shared with other tests")]
 mod parse_documents;
 mod queries;
+mod relabel;
 mod updates;
 
 use std::ops::ControlFlow;
