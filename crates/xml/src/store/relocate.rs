@@ -1,12 +1,12 @@
 //! Moving and copying subtrees.
 //!
-//! Names keep their namespaces wherever they go, because a name is stored with its namespace. What
-//! a move can lose are bindings of prefixes that are declared above the old place. Contents may
-//! mention them (`xsi:type="p:a"`), so they are declared again on the element, as *`XQuery`
-//! Update Facility 1.0* does for `copy-namespaces preserve, inherit`. The DOM adds no declarations
-//! when a node is moved, only when the document is written. A default namespace of the new place that
-//! the old one does not have is undeclared by `xmlns=""`. Other prefixes cannot be undeclared in
-//! XML 1.0 and are inherited.
+//! Names keep their namespaces wherever they go, because a name is stored with its namespace.
+//! What a move can lose are bindings of prefixes that are declared above the old place.
+//! Contents may mention them (`xsi:type="p:a"`), so they are declared again on the element, as
+//! *`XQuery` Update Facility 1.0* does for `copy-namespaces preserve, inherit`. The DOM adds no
+//! declarations when a node is moved, only when the document is written. A default namespace of
+//! the new place that the old one does not have is undeclared by `xmlns=""`. Other prefixes
+//! cannot be undeclared in XML 1.0 and are inherited.
 
 use std::cell::RefCell;
 
