@@ -71,7 +71,7 @@ pub enum PathTest<'a> {
 /// A relation between the value of a node and a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Relation {
-    /// Equal.
+    /// The value equals the constant.
     Equal,
     /// Less than; numbers only.
     Less,

@@ -2,9 +2,9 @@
 //! the transactions that change it.
 //!
 //! Each index is a tree of the engine, `xml index N.M` for index M of document N, whose keys the
-//! engine locks: an entry and the gap below it by readers, serializably; the entry by whoever
-//! inserts or removes it, and the gap as the engine's table of range modes says. These are the
-//! key-value locks of ARIES/KVL, on (key, label) pairs. An entry of the tree `xml indexes` defines
+//! engine locks. A reader locks an entry and the gap below it, as serializable scans need. A writer
+//! locks the entry that it inserts or removes, and the gap as the engine's range modes say. These
+//! are the key-value locks of ARIES/KVL, on (key, label) pairs. An entry of the tree `xml indexes` defines
 //! the index and says how far it is built.
 //!
 //! | module | what it has |

@@ -1,6 +1,6 @@
 //! Making and dropping indexes while others use the document.
 //!
-//! An index is registered in a short transaction that keeps out whoever changes the document. From
+//! An index is registered in a short transaction that has the document's exclusive lock. From
 //! then on each change keeps it up to date, whether its node was scanned or not. Then short
 //! transactions each scan the next stretch of the document under the shared lock, put the entries
 //! of its nodes, and record how far they came; the last one makes the index ready. A build that was
