@@ -255,7 +255,38 @@ fn what_is_not_supported_has_an_error_of_its_own() {
         subset("<!ENTITY e '&f;'><!ENTITY f '&e;'>", "&e;"),
         Kind::RecursiveEntity(_)
     ));
-    assert!(matches!(subset("", "&nbsp;"), Kind::UnknownEntity(_)));
+    let section = subset("<!ENTITY e '<![CDATA[x]]>'>", "&e;");
+    assert!(matches!(section, Kind::EntityWithMarkup(_)), "{section}");
+}
+
+#[test]
+fn an_entity_that_only_the_external_subset_may_declare_is_refused_as_such() {
+    let kind = |document: &str| refused(document.as_bytes()).kind;
+    let external = "<!DOCTYPE a SYSTEM 'a.dtd'><a>&e;</a>";
+    assert!(matches!(kind(external), Kind::UnreadEntity(_)));
+    assert!(matches!(kind("<!DOCTYPE a><a>&e;</a>"), Kind::UnknownEntity(_)));
+    for (standalone, is_unread) in [("yes", false), ("no", true)] {
+        let text = format!("<?xml version='1.0' standalone='{standalone}'?>{external}");
+        let found = kind(&text);
+        assert_eq!(matches!(found, Kind::UnreadEntity(_)), is_unread, "{standalone}: {found}");
+        assert_eq!(matches!(found, Kind::UnknownEntity(_)), !is_unread, "{standalone}: {found}");
+    }
+}
+
+#[test]
+fn the_name_of_a_namespace_is_normalised_by_the_type_of_its_attribute() {
+    let subset = "<!ATTLIST a xmlns:p NMTOKEN #IMPLIED>";
+    let document = format!("<!DOCTYPE a [{subset}]><a xmlns:p=' u ' xmlns:q='u'><p:b/></a>");
+    let mut reader = XmlReader::new(document.as_bytes());
+    let mut namespaces = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        if let Event::StartElement { name, .. } = event {
+            namespaces.push(name.namespace.to_string());
+        }
+    }
+    assert_eq!(namespaces, ["", "u"]);
+    let twice = document.replace("<p:b/>", "<b p:c='' q:c=''/>");
+    assert!(matches!(refused(twice.as_bytes()).kind, Kind::DuplicateAttribute(_)));
 }
 
 #[test]

@@ -62,6 +62,7 @@ impl Subset<'_, '_> {
         self.cursor.expect_space()?;
         self.cursor.qualified_name()?;
         if self.cursor.skip_space() && self.external_id(false)? {
+            self.entities.has_external_subset = true;
             self.cursor.skip_space();
         }
         if self.cursor.eat("[") {

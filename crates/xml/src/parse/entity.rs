@@ -23,6 +23,10 @@ pub(super) struct Entities {
     pub(super) declared: HashMap<Box<str>, Entity>,
     pub(super) expanded: usize,
     pub(super) limit: usize,
+    /// The document type names an external subset, which is not read.
+    pub(super) has_external_subset: bool,
+    /// The document says that no declaration outside it matters.
+    pub(super) is_standalone: bool,
 }
 
 /// Where a reference stands.
@@ -101,8 +105,9 @@ impl Entities {
             into.push(character);
             return Ok(());
         }
-        let Entities { declared, expanded, limit } = self;
-        let mut budget = Budget { declared, expanded, limit: *limit, open: Vec::new() };
+        let is_unread = self.has_external_subset && !self.is_standalone;
+        let Entities { declared, expanded, limit, .. } = self;
+        let mut budget = Budget { declared, expanded, limit: *limit, is_unread, open: Vec::new() };
         budget.expand(name, place, into)
     }
 
@@ -169,6 +174,8 @@ struct Budget<'e> {
     declared: &'e HashMap<Box<str>, Entity>,
     expanded: &'e mut usize,
     limit: usize,
+    /// Whether the external subset may declare what is not in `declared`.
+    is_unread: bool,
     open: Vec<&'e str>,
 }
 
@@ -184,7 +191,12 @@ impl Budget<'_> {
             return Ok(());
         }
         let Some((name, entity)) = self.declared.get_key_value(name) else {
-            return Err(ParseErrorKind::UnknownEntity(name.to_owned()));
+            let name = name.to_owned();
+            return Err(if self.is_unread {
+                ParseErrorKind::UnreadEntity(name)
+            } else {
+                ParseErrorKind::UnknownEntity(name)
+            });
         };
         let Entity::Internal(text) = entity else {
             return Err(ParseErrorKind::ExternalEntity(name.to_string()));
@@ -211,15 +223,18 @@ impl Budget<'_> {
         place: Place,
         into: &mut String,
     ) -> Result<(), ParseErrorKind> {
-        if place == Place::Content && text.contains("]]>") {
-            return Err(ParseErrorKind::Rule(super::SECTION_END));
+        if place == Place::Content {
+            // First, because a CDATA section is markup.
+            if text.contains('<') {
+                return Err(ParseErrorKind::EntityWithMarkup(name.to_owned()));
+            }
+            if text.contains("]]>") {
+                return Err(ParseErrorKind::Rule(super::SECTION_END));
+            }
         }
         let mut rest = text;
         while let Some(first) = rest.bytes().next() {
             match first {
-                b'<' if place == Place::Content => {
-                    return Err(ParseErrorKind::EntityWithMarkup(name.to_owned()));
-                }
                 b'<' => return Err(ParseErrorKind::Rule(LESS_THAN)),
                 b'&' => {
                     let (reference, length) = reference(rest).map_err(|fault| fault.kind)?;

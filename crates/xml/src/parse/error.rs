@@ -100,6 +100,14 @@ pub enum ParseErrorKind {
          internal subset, or write the character (a bare `&` is written `&amp;`)"
     )]
     UnknownEntity(String),
+    /// A reference to an entity that only the external subset may declare (XML 1.0, section 4.1).
+    /// The document may be well-formed.
+    #[error(
+        "the entity &{0}; is not declared in the document, and the document type's external \
+         subset is not read; declare the entity in the internal subset, or resolve all entities \
+         first, for example with `xmllint --noent --dropdtd`"
+    )]
+    UnreadEntity(String),
     /// An entity that contains itself.
     #[error("the entity &{0}; contains a reference to itself; correct its declaration")]
     RecursiveEntity(String),

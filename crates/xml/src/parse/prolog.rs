@@ -33,7 +33,8 @@ impl<R: BufRead> XmlReader<R> {
         let token = String::from_utf8_lossy(&text[..end + 2]).into_owned();
         let encoding = self.source().encoding();
         match declaration(&token, encoding) {
-            Ok(()) => {
+            Ok(is_standalone) => {
+                self.entities.is_standalone = is_standalone;
                 self.source().consume(token.len());
                 Ok(())
             }
@@ -42,7 +43,8 @@ impl<R: BufRead> XmlReader<R> {
     }
 }
 
-fn declaration(token: &str, encoding: Encoding) -> Result<(), Fault> {
+/// Checks the declaration. Returns whether it says that the document stands alone.
+fn declaration(token: &str, encoding: Encoding) -> Result<bool, Fault> {
     let mut cursor = Cursor::new(token, "<?xml".len(), LONGEST);
     cursor.expect_space()?;
     let at = cursor.at;
@@ -64,13 +66,16 @@ fn declaration(token: &str, encoding: Encoding) -> Result<(), Fault> {
         space = cursor.skip_space();
     }
     let at = cursor.at;
+    let mut is_standalone = false;
     if let Some(value) = pseudo_attribute(&mut cursor, "standalone")? {
         if !space || !matches!(value, "yes" | "no") {
             return Err(Fault::expected(at, "standalone=\"yes\" or \"no\", behind white space"));
         }
+        is_standalone = value == "yes";
         cursor.skip_space();
     }
-    cursor.expect("?>", "version, encoding and standalone in this order, then `?>`")
+    cursor.expect("?>", "version, encoding and standalone in this order, then `?>`")?;
+    Ok(is_standalone)
 }
 
 fn pseudo_attribute<'a>(cursor: &mut Cursor<'a>, name: &str) -> Result<Option<&'a str>, Fault> {

@@ -121,18 +121,19 @@ impl Tags {
         self.attributes.clear();
         let empty = self.read_attributes(&mut cursor, entities)?;
         let declared = document_type.and_then(|found| found.attributes.get(name));
+        let declared = declared.map_or(&[][..], Vec::as_slice);
         let outside = self.bindings.len();
-        let has_more = !self.written.is_empty() || declared.is_some();
+        let has_more = !self.written.is_empty() || !declared.is_empty();
         if has_more {
-            self.declare_namespaces(token)?;
-            for declaration in declared.into_iter().flatten() {
+            self.declare_namespaces(token, declared)?;
+            for declaration in declared {
                 self.declare_default(declaration, token)?;
             }
         }
         let name = self.element_name(name, prefix)?;
         if has_more {
             self.resolve_attributes(token)?;
-            for declaration in declared.into_iter().flatten() {
+            for declaration in declared {
                 self.apply_declaration(declaration)?;
             }
             self.refuse_duplicates()?;
@@ -178,12 +179,20 @@ impl Tags {
         }
     }
 
-    fn declare_namespaces(&mut self, token: &str) -> Result<(), Fault> {
+    /// Binds the prefixes that the tag declares. The names of namespaces are the values after
+    /// their normalisation by the attributes' declared types.
+    fn declare_namespaces(
+        &mut self,
+        token: &str,
+        declarations: &[AttributeDeclaration],
+    ) -> Result<(), Fault> {
         for index in 0..self.written.len() {
             let Written { at, length, prefix, ref value } = self.written[index];
             let name = &token[at..at + length];
             if let Some(declared) = declared_prefix(name, prefix) {
-                let uri: Arc<str> = value.as_str().into();
+                let declaration = declarations.iter().find(|found| &*found.name == name);
+                let kind = declaration.map_or(AttributeType::Text, |found| found.kind);
+                let uri: Arc<str> = normalise(kind, value.clone()).into();
                 self.declare(declared, uri, at)?;
             }
         }
