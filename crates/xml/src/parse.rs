@@ -475,9 +475,14 @@ impl<R: BufRead> XmlReader<R> {
         };
         self.source().begin_text();
         result.map_err(|kind| {
-            let position = self.source().token_start();
-            let kind = self.source().take_refusal().unwrap_or(kind);
-            ParseError { position, kind }
+            let mut position = self.source().token_start();
+            if let ParseErrorKind::InvalidBytes(_) = kind {
+                // The bytes that `quick_xml` has found not to be UTF-8 are in the token.
+                let valid = std::str::from_utf8(&self.token);
+                let length = valid.map_or_else(|error| error.valid_up_to(), str::len);
+                position.advance(&self.token[..length]);
+            }
+            self.source().take_refusal().unwrap_or(ParseError { position, kind })
         })
     }
 
@@ -491,8 +496,8 @@ impl<R: BufRead> XmlReader<R> {
     }
 
     fn read_error(&mut self, error: io::Error) -> ParseError {
-        let kind = self.source().take_refusal();
-        self.here(kind.unwrap_or_else(|| ParseErrorKind::Io(Arc::new(error))))
+        let refusal = self.source().take_refusal();
+        refusal.unwrap_or_else(|| self.here(ParseErrorKind::Io(Arc::new(error))))
     }
 
     fn here(&self, kind: ParseErrorKind) -> ParseError {

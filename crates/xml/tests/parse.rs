@@ -353,6 +353,34 @@ fn errors_say_the_place() {
 }
 
 #[test]
+fn bytes_that_are_no_text_are_named_by_their_place() {
+    for (bytes, column) in [
+        (&b"<a>b\xFF</a>"[..], 5),
+        (b"<a>b\xE6", 5),
+        (b"<a b='\xFF'/>", 7),
+        (b"<a \xFF='1'/>", 4),
+        (b"<a b\xC3>", 5),
+        (b"<!--\xFF--><a/>", 5),
+        (b"<?p  \xFF?><a/>", 6),
+        (b"<!DOCTYPE a [\xFF]><a/>", 14),
+        (b"<?xml version='1.0' \xFF?><a/>", 21),
+        (b"<a>&\xFF;</a>", 4),
+        (b"<a>&e\xFF;</a>", 6),
+        (b"\xFF<a/>", 1),
+    ] {
+        let error = refused(bytes);
+        let at = (error.position.line, error.position.column);
+        assert_eq!(at, (1, column), "{}: {error}", bytes.escape_ascii());
+    }
+    // Half of a pair, in UTF-16.
+    let units = "<a>\n<b/>".encode_utf16().chain([0xDC00]).chain("</a>".encode_utf16());
+    let bytes: Vec<u8> = units.flat_map(u16::to_le_bytes).collect();
+    let error = refused(&bytes);
+    assert_eq!((error.position.line, error.position.column), (2, 5), "{error}");
+    assert!(matches!(error.kind, Kind::InvalidBytes("UTF-16")), "{error}");
+}
+
+#[test]
 fn utf_16_is_read_in_both_orders() {
     let document = "<?xml version='1.0' encoding='UTF-16'?><a b='é'>日本𝄞\r\n</a>";
     let expected = dump(document.replace("UTF-16", "UTF-8").as_bytes()).unwrap();

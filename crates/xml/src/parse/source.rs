@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead};
 
-use super::error::{ParseErrorKind, Position};
+use super::error::{ParseError, ParseErrorKind, Position};
 
 /// Bytes taken from the input at once.
 const CHUNK: usize = 64 * 1024;
@@ -30,8 +30,8 @@ pub(super) struct Source<R> {
     position: Position,
     token_start: Position,
     token_limit: usize,
-    /// Why the last read failed, if it was not the input's fault.
-    refusal: Option<ParseErrorKind>,
+    /// Why and where the last read failed, if it was not the input's fault.
+    refusal: Option<ParseError>,
 }
 
 impl<R: BufRead> Source<R> {
@@ -96,8 +96,8 @@ impl<R: BufRead> Source<R> {
         &self.buffer[self.start..]
     }
 
-    /// Returns why the last read failed, if the input is not to blame.
-    pub(super) fn take_refusal(&mut self) -> Option<ParseErrorKind> {
+    /// Returns why and where the last read failed, if the input is not to blame.
+    pub(super) fn take_refusal(&mut self) -> Option<ParseError> {
         self.refusal.take()
     }
 
@@ -126,7 +126,7 @@ impl<R: BufRead> Source<R> {
             if self.partial.is_empty() {
                 return Ok(false);
             }
-            return Err(self.refuse(ParseErrorKind::InvalidBytes("UTF-16")));
+            return Err(self.refuse_behind_buffer(ParseErrorKind::InvalidBytes("UTF-16")));
         }
         if self.encoding == Encoding::Utf8 {
             self.buffer.extend_from_slice(&available[..taken]);
@@ -157,15 +157,22 @@ impl<R: BufRead> Source<R> {
         self.partial.drain(..units.len() * 2);
         for character in char::decode_utf16(units) {
             let Ok(character) = character else {
-                return Err(self.refuse(ParseErrorKind::InvalidBytes("UTF-16")));
+                return Err(self.refuse_behind_buffer(ParseErrorKind::InvalidBytes("UTF-16")));
             };
             self.buffer.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
         }
         Ok(())
     }
 
-    fn refuse(&mut self, why: ParseErrorKind) -> io::Error {
-        self.refusal = Some(why);
+    /// Refuses what comes behind all that is in the buffer.
+    fn refuse_behind_buffer(&mut self, kind: ParseErrorKind) -> io::Error {
+        let mut position = self.position;
+        position.advance(&self.buffer[self.start..]);
+        self.refuse(position, kind)
+    }
+
+    fn refuse(&mut self, position: Position, kind: ParseErrorKind) -> io::Error {
+        self.refusal = Some(ParseError { position, kind });
         io::Error::other("refused")
     }
 }
@@ -185,11 +192,12 @@ impl<R: BufRead> BufRead for Source<R> {
         let length = self.position.offset - self.token_start.offset;
         if length > self.token_limit as u64 {
             let limit = self.token_limit;
-            return Err(self.refuse(ParseErrorKind::Limit {
+            let kind = ParseErrorKind::Limit {
                 what: "bytes in a tag, a comment, a processing instruction or a document type",
                 limit,
                 field: "markup",
-            }));
+            };
+            return Err(self.refuse(self.token_start, kind));
         }
         self.peek(1)
     }
