@@ -4,8 +4,8 @@
 //! Each index is a tree of the engine, `xml index N.M` for index M of document N, whose keys the
 //! engine locks. A reader locks an entry and the gap below it, as serializable scans need. A writer
 //! locks the entry that it inserts or removes, and the gap as the engine's range modes say. These
-//! are the key-value locks of ARIES/KVL, on (key, label) pairs. An entry of the tree `xml indexes` defines
-//! the index and says how far it is built.
+//! are the key-value locks of ARIES/KVL, on (key, label) pairs. An entry of the tree `xml indexes`
+//! defines the index and says how far it is built.
 //!
 //! | module | what it has |
 //! | --- | --- |
