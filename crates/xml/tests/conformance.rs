@@ -260,8 +260,8 @@ make xml-conformance
 Documents of type `valid` and `invalid` have to be accepted, with the output that the suite gives
 where it gives one (432 tests); a document type is cut out of that output, because the reader gives
 none. Documents of type `not-wf` have to be refused. For `error` the suite leaves the choice. Tests
-of XML 1.1, and those that do not hold for the fifth edition of XML 1.0, do not apply. Names may have
-16 KiB in this run instead of the default 1,024 bytes.
+of XML 1.1, and those that do not hold for the fifth edition of XML 1.0, do not apply. Names may
+have 16 KiB in this run instead of the default 1,024 bytes.
 
 | type | tests | as the suite says | not so, by design | left open | defects | do not apply |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |
