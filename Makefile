@@ -37,8 +37,8 @@ TOOLS := $(CARGO_TARGET_DIR)/tools
 DENY = $(or $(shell command -v cargo-deny),$(TOOLS)/bin/cargo-deny)
 
 .PHONY: help setup setup-subjects demo simulate test check fmt clippy tidy deny outside \
-	advisories conformance regression xml-conformance bench bench-client bench-control bench-engine soak fuzz \
-	clean analysis test-rust test-analysis check-analysis
+	advisories conformance regression xml-conformance bench bench-client bench-control \
+	bench-engine soak fuzz clean analysis test-rust test-analysis check-analysis
 
 help:
 	@echo 'make demo        build and run the main job on a private database; results in $(OUT)'
