@@ -42,6 +42,7 @@ mod check;
 mod dom;
 mod fragment;
 mod index;
+mod leaves;
 mod load;
 mod navigate;
 mod paths;
@@ -77,6 +78,7 @@ pub use self::dom::DomCursor;
 pub use self::index::{
     INDEX_NAME_MAX, IndexDefinition, IndexDefinitionError, IndexState, PathPattern, ValueType,
 };
+pub use self::leaves::InnerNodes;
 pub use self::load::Progress;
 pub use self::navigate::{Children, Descendants};
 pub use self::record::MalformedRecord;
@@ -212,11 +214,18 @@ pub struct DocumentOptions {
     pub distance: NonZeroU16,
     /// How full the load makes the leaves of the tree, in percent from 50 to 100.
     pub fill_percent: u8,
+    /// Which elements have records.
+    pub inner_nodes: InnerNodes,
 }
 
 impl Default for DocumentOptions {
     fn default() -> DocumentOptions {
-        DocumentOptions { label_max: 500, distance: LabelRules::DEFAULT_DISTANCE, fill_percent: 90 }
+        DocumentOptions {
+            label_max: 500,
+            distance: LabelRules::DEFAULT_DISTANCE,
+            fill_percent: 90,
+            inner_nodes: InnerNodes::default(),
+        }
     }
 }
 
@@ -230,6 +239,7 @@ impl DocumentOptions {
 struct Stored {
     tree: TreeHandle,
     rules: LabelRules,
+    inner_nodes: InnerNodes,
     paths: Paths,
     indexes: Indexes,
 }
@@ -319,7 +329,7 @@ impl XmlStore {
             Ok(value)
         })?;
         let Some(value) = removed else { return Ok(false) };
-        self.discard(decode_entry(&value)?.0)?;
+        self.discard(Entry::decode(&value)?.number)?;
         Ok(true)
     }
 
@@ -346,12 +356,12 @@ impl XmlStore {
         let mut documents = HashMap::new();
         let mut transaction = self.engine.begin(TxnOptions::default());
         for entry in transaction.entries(&self.catalog)? {
-            let (number, rules) = decode_entry(&entry?.1)?;
+            let Entry { number, rules, inner_nodes } = Entry::decode(&entry?.1)?;
             let tree = self.engine.tree(&tree_name(number));
             let tree = tree.ok_or(XmlStoreError::Unsound("a document has no tree"))?;
             let paths = Paths::new(number, self.paths.clone());
             let indexes = Indexes::new(number);
-            documents.insert(number, Stored { tree, rules, paths, indexes });
+            documents.insert(number, Stored { tree, rules, inner_nodes, paths, indexes });
         }
         let mut stray = Vec::new();
         for entry in transaction.entries(&self.paths)? {
@@ -389,7 +399,8 @@ impl XmlStore {
         let tree = self.engine.create_tree_with(&tree_name(number), tree_options)?;
         let paths = Paths::new(number, self.paths.clone());
         let (rules, indexes) = (options.rules(), Indexes::new(number));
-        let stored = Arc::new(Stored { tree, rules, paths, indexes });
+        let inner_nodes = options.inner_nodes;
+        let stored = Arc::new(Stored { tree, rules, inner_nodes, paths, indexes });
         self.known().documents.insert(number, Arc::clone(&stored));
         Ok((number, stored))
     }
@@ -417,23 +428,40 @@ fn document_name(key: Vec<u8>) -> Result<String, XmlStoreError> {
     String::from_utf8(key).map_err(|_| XmlStoreError::Unsound("a document's name is not UTF-8"))
 }
 
-fn encode_entry(number: u32, options: DocumentOptions) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    push_number(&mut bytes, number);
-    push_number(&mut bytes, options.label_max.into());
-    push_number(&mut bytes, options.distance.get().into());
-    bytes
+/// What the catalog holds of a document.
+struct Entry {
+    number: u32,
+    rules: LabelRules,
+    inner_nodes: InnerNodes,
 }
 
-fn decode_entry(mut bytes: &[u8]) -> Result<(u32, LabelRules), XmlStoreError> {
-    let mut number = || {
-        take_number(&mut bytes)
-            .map_err(|reason| XmlStoreError::Record { what: "a document's entry", reason })
-    };
-    let (own, label_max, distance) = (number()?, number()?, number()?);
-    let distance = u16::try_from(distance).ok().and_then(NonZeroU16::new);
-    let distance = distance.ok_or(XmlStoreError::Unsound("a document's distance of labels"))?;
-    Ok((own, LabelRules::new(label_max as usize).with_distance(distance)))
+impl Entry {
+    fn encode(number: u32, options: DocumentOptions) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        push_number(&mut bytes, number);
+        push_number(&mut bytes, options.label_max.into());
+        push_number(&mut bytes, options.distance.get().into());
+        push_number(&mut bytes, options.inner_nodes.code());
+        bytes
+    }
+
+    /// Reads an entry. Those of earlier versions end behind the distance of labels.
+    fn decode(mut bytes: &[u8]) -> Result<Entry, XmlStoreError> {
+        let malformed = |reason| XmlStoreError::Record { what: "a document's entry", reason };
+        let mut number = || take_number(&mut bytes).map_err(malformed);
+        let (own, label_max, distance) = (number()?, number()?, number()?);
+        let distance = u16::try_from(distance).ok().and_then(NonZeroU16::new);
+        let distance = distance.ok_or(XmlStoreError::Unsound("a document's distance of labels"))?;
+        let inner_nodes = match bytes {
+            [] => Some(InnerNodes::Stored),
+            mut rest => InnerNodes::from_code(take_number(&mut rest).map_err(malformed)?),
+        };
+        Ok(Entry {
+            number: own,
+            rules: LabelRules::new(label_max as usize).with_distance(distance),
+            inner_nodes: inner_nodes.ok_or(XmlStoreError::Unsound("a document's inner nodes"))?,
+        })
+    }
 }
 
 /// A transaction over documents. One that is dropped is rolled back.
@@ -467,7 +495,7 @@ impl XmlTransaction<'_> {
         // The lock on the catalog's entry keeps the document from being dropped.
         let value = inner.get(&self.store.catalog, name.as_bytes())?;
         let value = value.ok_or_else(|| XmlStoreError::NoSuchDocument(name.to_owned()))?;
-        let (number, _) = decode_entry(&value)?;
+        let number = Entry::decode(&value)?.number;
         let stored = self.store.known().documents.get(&number).cloned();
         let stored =
             stored.ok_or(XmlStoreError::Unsound("a document of the catalog is missing"))?;

@@ -28,6 +28,8 @@ pub struct Problem {
 struct Above {
     label: Label,
     pcr: Pcr,
+    /// Whether it has a record, which an inner node must not have in this document.
+    is_surplus: bool,
     /// Names of its attributes and declarations so far.
     attributes: HashSet<(RecordKind, Arc<QName>)>,
     /// Whether the last child was a text.
@@ -36,23 +38,24 @@ struct Above {
 }
 
 impl Above {
-    fn new(label: Label, pcr: Pcr) -> Above {
-        Above { label, pcr, attributes: HashSet::new(), after_text: false, roots: 0 }
+    fn new(label: Label, pcr: Pcr, is_surplus: bool) -> Above {
+        let attributes = HashSet::new();
+        Above { label, pcr, is_surplus, attributes, after_text: false, roots: 0 }
     }
 }
 
 impl Document<'_> {
     /// Reads the whole document and returns what is wrong with it, at most 100 problems: keys that
     /// are no labels, records that cannot be read, nodes without a parent or in a place that is not
-    /// for their kind, unknown names and path classes, and a path class that does not follow from
-    /// the parent's. If nothing is, compares each index with the document: entries that are
-    /// missing, wrong, or of no node.
+    /// for their kind, unknown names and path classes, a path class that does not follow from the
+    /// parent's, and a record of an inner node if inner nodes have none. If nothing is, compares
+    /// each index with the document: entries that are missing, wrong, or of no node.
     ///
     /// # Errors
     /// If the store cannot read.
     pub fn check(&self) -> Result<Vec<Problem>, XmlStoreError> {
         let mut problems = Vec::new();
-        let mut open = vec![Above::new(Label::document(), Pcr::DOCUMENT)];
+        let mut open = vec![Above::new(Label::document(), Pcr::DOCUMENT, false)];
         let mut last = Label::document();
         let mut scan = self.scan(&Label::document().children_range())?;
         while let Some((key, value)) = scan.step_raw()? {
@@ -73,13 +76,21 @@ impl Document<'_> {
                 report(&label, "the record cannot be read");
                 continue;
             };
-            if let Some(above) = open.last_mut() {
-                for what in self.check_node(above, &label, &record) {
-                    report(&label, what);
+            let nodes = open.last().map(|above| self.nodes_below(&above.label, &label, &record));
+            let Some(Ok(nodes)) = nodes else {
+                report(&label, "its path class does not fit its label");
+                continue;
+            };
+            for (node, record) in nodes {
+                if let Some(above) = open.last_mut() {
+                    for what in self.check_node(above, &node, &record) {
+                        report(&node, what);
+                    }
                 }
-            }
-            if record.kind == RecordKind::Element {
-                open.push(Above::new(label, record.pcr));
+                if record.kind == RecordKind::Element {
+                    let is_surplus = node == label && !self.stored.inner_nodes.has_record(true);
+                    open.push(Above::new(node, record.pcr, is_surplus));
+                }
             }
         }
         if open.first().is_some_and(|document| document.roots != 1) {
@@ -119,6 +130,7 @@ impl Document<'_> {
             (!has_class && record.pcr != above.pcr, "its path class is not its parent's"),
             (is_unknown, "its name is not in the vocabulary"),
             (is_second, "its element has two attributes of that name"),
+            (above.is_surplus, "its element has a record, too"),
             (is_text && record.content.is_empty(), "it is a text without content"),
             (is_text && above.after_text, "it is a text behind another text"),
             (is_text && in_document, "it is a text outside the root element"),

@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use super::load::Builder;
+use super::load::{Builder, Made};
 use super::update::{Gap, Place, check_child, not_possible};
 use super::{Document, XmlStoreError};
 use crate::label::Label;
@@ -78,7 +78,7 @@ impl Document<'_> {
         }
         self.element(element)?;
         self.atomically(|| {
-            self.remove_all(&element.children_range())?;
+            self.remove_below(element, &element.children_range())?;
             self.insert_xml(&Place::First(element.clone()), text)
         })
     }
@@ -92,13 +92,17 @@ impl Document<'_> {
         let mut inserted = Vec::new();
         while let Some(event) = reader.next_event()? {
             builder.event(event)?;
-            for (label, record) in builder.records() {
+            for Made { label, record, is_inner } in builder.made() {
                 if label.parent().as_ref() == Some(&gap.parent) {
                     check_child(&gap.parent, record.kind)?;
                     inserted.push(label.clone());
                 }
-                self.change(&label, None, Some(&record))?;
+                let has_record = self.stored.inner_nodes.has_record(is_inner);
+                self.change_as(has_record, &label, None, Some(&record))?;
             }
+        }
+        if !inserted.is_empty() {
+            self.unstore(&gap.parent)?;
         }
         Ok(inserted)
     }

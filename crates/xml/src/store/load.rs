@@ -14,7 +14,7 @@ use tidegate_engine::TxnError;
 use super::paths::{PathClass, Pcr};
 use super::record::{Record, RecordKind};
 use super::{
-    CONTENT_MAX, DOCUMENT_NAME_MAX, DocumentOptions, Stored, XmlStore, XmlStoreError, encode_entry,
+    CONTENT_MAX, DOCUMENT_NAME_MAX, DocumentOptions, Entry, Stored, XmlStore, XmlStoreError,
 };
 use crate::label::{Label, LabelError, Siblings};
 use crate::name::QName;
@@ -58,7 +58,7 @@ impl XmlStore {
         }
         let (number, stored) = self.reserve(options)?;
         let loaded = self.fill(&stored, options, input, progress).and_then(|loaded| {
-            let entry = encode_entry(number, options);
+            let entry = Entry::encode(number, options);
             let insert = |transaction: &mut tidegate_engine::Transaction| {
                 transaction.insert(&self.catalog, key, &entry)
             };
@@ -117,7 +117,10 @@ impl<R: BufRead, P: FnMut(Progress) -> ControlFlow<()>> Loader<'_, R, P> {
     /// Reads until there is a record. Returns `None` at the end of the document.
     fn advance(&mut self) -> Result<Option<(Label, Vec<u8>)>, XmlStoreError> {
         loop {
-            if let Some((label, record)) = self.builder.ready.pop_front() {
+            if let Some(Made { label, record, is_inner }) = self.builder.ready.pop_front() {
+                if !self.builder.stored.inner_nodes.has_record(is_inner) {
+                    continue;
+                }
                 return Ok(Some((label, record.encode())));
             }
             let Some(event) = self.reader.next_event()? else { return Ok(None) };
@@ -154,6 +157,13 @@ struct Open {
     last: Option<Label>,
 }
 
+/// A node with its record. Something is below an inner node.
+pub(super) struct Made {
+    pub(super) label: Label,
+    pub(super) record: Record,
+    pub(super) is_inner: bool,
+}
+
 /// Makes records of the events of a document or a fragment.
 pub(super) struct Builder<'a> {
     store: &'a XmlStore,
@@ -167,15 +177,26 @@ pub(super) struct Builder<'a> {
     /// Nodes in front of the root element, which get labels backwards from the root's. `None` from
     /// the root element on, and for a fragment.
     prolog: Option<Vec<Record>>,
-    ready: VecDeque<(Label, Record)>,
+    /// An element that has begun, until something is below it or it ends.
+    begun: Option<(Label, Record)>,
+    ready: VecDeque<Made>,
     nodes: u64,
 }
 
 impl<'a> Builder<'a> {
     fn new(store: &'a XmlStore, stored: &'a Stored) -> Builder<'a> {
         let document = Open { label: Label::document(), pcr: Pcr::DOCUMENT, last: None };
-        let (text, prolog, ready) = (String::new(), Some(Vec::new()), VecDeque::new());
-        Builder { store, stored, open: vec![document], right: None, text, prolog, ready, nodes: 0 }
+        Builder {
+            store,
+            stored,
+            open: vec![document],
+            right: None,
+            text: String::new(),
+            prolog: Some(Vec::new()),
+            begun: None,
+            ready: VecDeque::new(),
+            nodes: 0,
+        }
     }
 
     /// Begins a fragment below `parent`, whose class is `pcr`, between two of its children.
@@ -190,8 +211,8 @@ impl<'a> Builder<'a> {
         Builder { open, right, prolog: None, ..Builder::new(store, stored) }
     }
 
-    /// Returns the records that the events so far have made, and forgets them.
-    pub(super) fn records(&mut self) -> impl Iterator<Item = (Label, Record)> + '_ {
+    /// Returns the nodes that the events so far have made, and forgets them.
+    pub(super) fn made(&mut self) -> impl Iterator<Item = Made> + '_ {
         self.ready.drain(..)
     }
 
@@ -212,6 +233,7 @@ impl<'a> Builder<'a> {
                 self.leaf(RecordKind::ProcessingInstruction, Some(&name), data.to_owned())
             }
             Event::EndElement { .. } => {
+                self.settle(false);
                 self.open.pop();
                 Ok(())
             }
@@ -224,8 +246,15 @@ impl<'a> Builder<'a> {
     }
 
     fn push(&mut self, label: Label, record: Record) {
+        self.settle(true);
         self.nodes += 1;
-        self.ready.push_back((label, record));
+        self.ready.push_back(Made { label, record, is_inner: false });
+    }
+
+    /// Passes on the element that has begun last, if that was not done.
+    fn settle(&mut self, is_inner: bool) {
+        let made = self.begun.take().map(|(label, record)| Made { label, record, is_inner });
+        self.ready.extend(made);
     }
 
     /// Gives a label to a child of the innermost element.
@@ -264,7 +293,9 @@ impl<'a> Builder<'a> {
         let above = self.innermost()?.pcr;
         let record = self.store.named(self.stored, RecordKind::Element, above, name)?;
         let pcr = record.pcr;
-        self.push(label.clone(), record);
+        self.settle(true);
+        self.nodes += 1;
+        self.begun = Some((label.clone(), record));
         let rules = self.stored.rules;
         for (siblings, declares) in
             [(label.namespaces(rules), true), (label.attributes(rules), false)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{Cursor, Direction, KeyValue};
 
+use super::leaves::InnerNodesOfScan;
 use super::record::{Record, RecordKind};
 use super::vocabulary::NameId;
 use super::{Document, XmlStoreError};
@@ -39,12 +40,17 @@ pub(super) fn child_of(parent: &Label, label: &Label) -> Option<Label> {
 }
 
 impl<'t> Document<'t> {
-    /// Returns the record of a node, if there is such a node.
+    /// Returns the record of a node, if there is such a node. That of an inner node that has none
+    /// is what it would be.
     pub(super) fn find(&self, label: &Label) -> Result<Option<Record>, XmlStoreError> {
         let mut transaction = self.transaction.borrow_mut();
         let tree = &self.stored.tree;
         let found = transaction.get_with(tree, label.as_bytes(), Record::decode)?;
-        found.transpose().map_err(malformed)
+        drop(transaction);
+        match found {
+            Some(record) => record.map(Some).map_err(malformed),
+            None => self.find_inner(label),
+        }
     }
 
     pub(super) fn record(&self, label: &Label) -> Result<Record, XmlStoreError> {
@@ -60,8 +66,8 @@ impl<'t> Document<'t> {
         self.name_of(record.name.ok_or(XmlStoreError::Unsound("a node has no name"))?)
     }
 
-    /// Returns the lowest or the highest label of a range.
-    fn end_of(
+    /// Returns the lowest or the highest label of a range that has a record.
+    pub(super) fn end_of(
         &self,
         (low, high): (Bound<&[u8]>, Bound<&[u8]>),
         direction: Direction,
@@ -74,18 +80,21 @@ impl<'t> Document<'t> {
 
     pub(super) fn scan(&self, range: &LabelRange) -> Result<Scan<'_, 't>, XmlStoreError> {
         let high = range.end().map_or(Bound::Unbounded, Bound::Excluded);
-        let bounds = (Bound::Included(range.start()), high);
-        let mut transaction = self.transaction.borrow_mut();
-        let cursor = transaction.cursor(&self.stored.tree, bounds, Direction::Up)?;
-        Ok(Scan { document: self, cursor })
+        self.scan_between((Bound::Included(range.start()), high))
     }
 
-    /// Returns the records behind a label, to the end of the document.
+    /// Returns the nodes behind a label, to the end of the document.
     pub(super) fn scan_behind(&self, label: &Label) -> Result<Scan<'_, 't>, XmlStoreError> {
-        let bounds = (Bound::Excluded(label.as_bytes()), Bound::Unbounded);
+        self.scan_between((Bound::Excluded(label.as_bytes()), Bound::Unbounded))
+    }
+
+    fn scan_between(
+        &self,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<Scan<'_, 't>, XmlStoreError> {
         let mut transaction = self.transaction.borrow_mut();
         let cursor = transaction.cursor(&self.stored.tree, bounds, Direction::Up)?;
-        Ok(Scan { document: self, cursor })
+        Ok(Scan { document: self, cursor, inner: self.inner_nodes_from(bounds.0) })
     }
 
     /// Returns the parent of a node by its label alone.
@@ -251,25 +260,57 @@ impl Begun {
     }
 }
 
-/// The records of a range of labels, one after the other.
+/// The nodes of a range of labels, one after the other.
 pub(super) struct Scan<'d, 't> {
     document: &'d Document<'t>,
     cursor: Cursor,
+    /// `None` if all nodes have records.
+    inner: Option<InnerNodesOfScan>,
 }
 
 impl Scan<'_, '_> {
+    /// Goes to the next node. The record of an inner node that has none is what it would be.
     pub(super) fn step(&mut self) -> Result<Option<(Label, Record)>, XmlStoreError> {
-        let mut transaction = self.document.transaction.borrow_mut();
-        self.cursor.next(&mut transaction)?.map(read_entry).transpose()
+        if let Some(node) = self.inner.as_mut().and_then(InnerNodesOfScan::next) {
+            return Ok(Some(node));
+        }
+        let found = self.step_stored()?;
+        self.at(found)
     }
 
-    /// Goes to the first record that is not in the subtree of `label`.
+    /// Goes to the first node that is not in the subtree of `label`.
     fn step_over(&mut self, label: &Label) -> Result<Option<(Label, Record)>, XmlStoreError> {
-        let mut transaction = self.document.transaction.borrow_mut();
-        match label.subtree().end() {
-            Some(end) => self.cursor.seek(&mut transaction, end)?.map(read_entry).transpose(),
-            None => Ok(None),
+        let range = label.subtree();
+        let Some(end) = range.end() else { return Ok(None) };
+        if let Some(inner) = &mut self.inner {
+            inner.pass_over(label);
         }
+        let mut transaction = self.document.transaction.borrow_mut();
+        let found = self.cursor.seek(&mut transaction, end)?.map(read_entry).transpose()?;
+        drop(transaction);
+        self.at(found)
+    }
+
+    /// Returns the first of the nodes that come with a record.
+    fn at(
+        &mut self,
+        found: Option<(Label, Record)>,
+    ) -> Result<Option<(Label, Record)>, XmlStoreError> {
+        match (&mut self.inner, found) {
+            (Some(inner), Some(node)) => inner.enter(&self.document.stored.paths, node).map(Some),
+            (_, found) => Ok(found),
+        }
+    }
+
+    /// Returns whether the node that the scan is at has a record.
+    pub(super) fn is_at_record(&self) -> bool {
+        self.inner.as_ref().is_none_or(InnerNodesOfScan::is_at_record)
+    }
+
+    /// Goes to the next node that has a record. Such a scan does not use [`Scan::step`].
+    fn step_stored(&mut self) -> Result<Option<(Label, Record)>, XmlStoreError> {
+        let mut transaction = self.document.transaction.borrow_mut();
+        self.cursor.next(&mut transaction)?.map(read_entry).transpose()
     }
 
     /// Goes on and returns key and value as they are stored.
@@ -378,7 +419,8 @@ impl Tree for Document<'_> {
     fn first_child(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
         let range = node.children_range();
         let high = range.end().map_or(Bound::Unbounded, Bound::Excluded);
-        self.end_of((Bound::Included(range.start()), high), Direction::Up)
+        let first = self.end_of((Bound::Included(range.start()), high), Direction::Up)?;
+        Ok(first.and_then(|first| child_of(node, &first)))
     }
 
     fn last_child(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
@@ -396,7 +438,8 @@ impl Tree for Document<'_> {
         let (own, all) = (node.subtree(), parent.children_range());
         let low = own.end().map_or(Bound::Unbounded, Bound::Included);
         let high = all.end().map_or(Bound::Unbounded, Bound::Excluded);
-        self.end_of((low, high), Direction::Up)
+        let behind = self.end_of((low, high), Direction::Up)?;
+        Ok(behind.and_then(|behind| child_of(&parent, &behind)))
     }
 
     fn previous_sibling(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
@@ -413,7 +456,7 @@ impl Tree for Document<'_> {
     fn attributes(&self, node: &Label) -> Result<Vec<Label>, XmlStoreError> {
         let mut attributes = Vec::new();
         let mut scan = self.scan(&node.attributes_range())?;
-        while let Some((label, _)) = scan.step()? {
+        while let Some((label, _)) = scan.step_stored()? {
             attributes.push(label);
         }
         Ok(attributes)
@@ -422,7 +465,7 @@ impl Tree for Document<'_> {
     fn declarations(&self, node: &Label) -> Result<Vec<Binding>, XmlStoreError> {
         let mut bindings = Vec::new();
         let mut scan = self.scan(&node.namespaces_range())?;
-        while let Some((_, record)) = scan.step()? {
+        while let Some((_, record)) = scan.step_stored()? {
             let name = self.full_name(&record)?;
             // `xmlns:p` declares p; `xmlns` alone has no prefix.
             let prefix = if name.prefix.is_empty() { "".into() } else { name.local.clone() };
@@ -467,7 +510,7 @@ impl Tree for Document<'_> {
             return Ok(found);
         }
         let mut scan = self.scan(&Label::document().children_range())?;
-        while let Some((label, record)) = scan.step()? {
+        while let Some((label, record)) = scan.step_stored()? {
             if record.is_id && record.content == id {
                 return Ok(label.owner());
             }
@@ -481,7 +524,7 @@ impl Tree for Document<'_> {
         }
         let mut text = String::new();
         let mut scan = self.scan(&node.children_range())?;
-        while let Some((_, record)) = scan.step()? {
+        while let Some((_, record)) = scan.step_stored()? {
             if record.kind == RecordKind::Text {
                 text.push_str(&record.content);
             }

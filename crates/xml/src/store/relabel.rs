@@ -126,8 +126,8 @@ impl Document<'_> {
             let mut scan = self.scan(&old.subtree())?;
             while let Some((node, record)) = scan.step()? {
                 let to = node.moved(&old, &label, self.stored.rules)?;
-                self.change(&node, Some(&record), None)?;
-                self.change(&to, None, Some(&record))?;
+                self.change_as(scan.is_at_record(), &node, Some(&record), None)?;
+                self.change_as(scan.is_at_record(), &to, None, Some(&record))?;
             }
             moved(&old, &label)?;
             new = Some(label);

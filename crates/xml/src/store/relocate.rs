@@ -93,7 +93,9 @@ impl Document<'_> {
         let parent = Document::parent_of(node).unwrap_or(Label::document());
         let classes = NewClasses::new(self.class_of(&parent)?, self.class_of(&gap.parent)?);
         let lost = self.lost_bindings(node, &gap.parent)?;
-        self.copy_records(node, copy, classes)?;
+        self.copy_nodes(node, copy, classes)?;
+        // Only now: it may be in what is copied, with the record that the copy gets.
+        self.unstore(&gap.parent)?;
         self.declare(copy, lost)?;
         let mut copies = [copy.clone()];
         self.join_ends(gap, &mut copies)?;
@@ -101,7 +103,7 @@ impl Document<'_> {
         Ok(copy)
     }
 
-    fn copy_records(
+    fn copy_nodes(
         &self,
         from: &Label,
         to: &Label,
@@ -115,7 +117,8 @@ impl Document<'_> {
             }
             let copy = label.moved(from, to, self.stored.rules)?;
             let pcr = classes.of(self, &record)?;
-            self.change(&copy, None, Some(&Record { pcr, ..record }))?;
+            let record = Record { pcr, ..record };
+            self.change_as(scan.is_at_record(), &copy, None, Some(&record))?;
         }
         Ok(())
     }
@@ -156,7 +159,7 @@ impl Document<'_> {
             self.change(&label, None, Some(&Record { content: uri.into(), ..record }))?;
             last = Some(label);
         }
-        Ok(())
+        self.unstore(element)
     }
 }
 

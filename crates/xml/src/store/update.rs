@@ -19,7 +19,7 @@ use super::load::{check_length, is_xml_id};
 use super::paths::{PathClass, Pcr};
 use super::record::{Record, RecordKind};
 use super::{Document, XmlStoreError};
-use crate::label::{Label, LabelRange};
+use crate::label::Label;
 use crate::name::QName;
 use crate::parse::XMLNS_NAMESPACE;
 use crate::parse::chars::{first_forbidden, is_name};
@@ -139,8 +139,9 @@ impl Document<'_> {
                 Record { content: data.to_owned(), ..record }
             }
         };
-        self.with_room(gap, followed, |_, label| {
+        self.with_room(gap, followed, |gap, label| {
             self.change(label, None, Some(&record))?;
+            self.unstore(&gap.parent)?;
             Ok(label.clone())
         })
     }
@@ -185,7 +186,10 @@ impl Document<'_> {
         let label = element.attributes(self.stored.rules).at(last.as_ref(), None)?;
         let record = self.store.named(&self.stored, RecordKind::Attribute, above, name)?;
         let (is_id, content) = (is_xml_id(name), value.to_owned());
-        self.change(&label, None, Some(&Record { is_id, content, ..record }))?;
+        self.atomically(|| {
+            self.change(&label, None, Some(&Record { is_id, content, ..record }))?;
+            self.unstore(element)
+        })?;
         Ok(label)
     }
 
@@ -197,7 +201,10 @@ impl Document<'_> {
         self.lock_to_write()?;
         self.element(element)?;
         match self.attribute(element, name)? {
-            Some(attribute) => self.remove_subtree(&attribute).map(|()| true),
+            Some(attribute) => {
+                self.atomically(|| self.remove_below(element, &attribute.subtree()))?;
+                Ok(true)
+            }
             None => Ok(false),
         }
     }
@@ -242,11 +249,11 @@ impl Document<'_> {
             // A document type declares an attribute as ID by its name, so another name is none.
             let is_id = old.kind == RecordKind::Attribute && is_xml_id(name);
             let new = Record { is_id, content: old.content.clone(), ..renamed };
-            self.change(node, Some(&old), Some(&new))?;
-            if old.kind == RecordKind::Element && old.pcr != new.pcr {
-                self.change_classes_below(node, old.pcr, new.pcr)?;
+            if old.kind == RecordKind::Element {
+                self.rename_element(node, old.pcr, &new)
+            } else {
+                self.change(node, Some(&old), Some(&new))
             }
-            Ok(())
         })
     }
 
@@ -271,7 +278,8 @@ impl Document<'_> {
     /// Removes a node with all that is below it, and joins texts on both sides of it.
     pub(super) fn remove_and_join(&self, node: &Label) -> Result<(), XmlStoreError> {
         let (left, right) = (self.previous_sibling(node)?, self.next_sibling(node)?);
-        self.remove_subtree(node)?;
+        let parent = Document::parent_of(node).unwrap_or(Label::document());
+        self.remove_below(&parent, &node.subtree())?;
         self.join(left.as_ref(), right.as_ref()).map(|_| ())
     }
 
@@ -318,10 +326,22 @@ impl Document<'_> {
         result
     }
 
-    /// Changes one node: makes it if there is no `old`, removes it if there is no `new`. Every
-    /// update of a document goes through here.
+    /// Changes one node that has a record: makes it if there is no `old`, removes it if there is no
+    /// `new`.
     pub(super) fn change(
         &self,
+        label: &Label,
+        old: Option<&Record>,
+        new: Option<&Record>,
+    ) -> Result<(), XmlStoreError> {
+        self.change_as(true, label, old, new)
+    }
+
+    /// Changes one node, also an inner node without a record. Every update of a node goes through
+    /// here; `leaves.rs` writes and removes records of elements that stay.
+    pub(super) fn change_as(
+        &self,
+        has_record: bool,
         label: &Label,
         old: Option<&Record>,
         new: Option<&Record>,
@@ -329,6 +349,7 @@ impl Document<'_> {
         debug_assert!(old.is_some() || new.is_some());
         let mut transaction = self.transaction.borrow_mut();
         match new {
+            _ if !has_record => {}
             Some(new) => {
                 transaction.put(&self.stored.tree, label.as_bytes(), &new.encode())?;
             }
@@ -340,28 +361,17 @@ impl Document<'_> {
         self.stored.indexes.change(&mut transaction, synopsis, label, (old, new))
     }
 
-    fn remove_subtree(&self, node: &Label) -> Result<(), XmlStoreError> {
-        self.remove_all(&node.subtree())
-    }
-
-    /// Removes all nodes of a range of labels.
-    pub(super) fn remove_all(&self, labels: &LabelRange) -> Result<(), XmlStoreError> {
-        let mut scan = self.scan(labels)?;
-        while let Some((label, record)) = scan.step()? {
-            self.change(&label, Some(&record), None)?;
+    /// Gives an element another name, and writes the records below it anew, whose classes change.
+    fn rename_element(&self, node: &Label, old: Pcr, new: &Record) -> Result<(), XmlStoreError> {
+        if old == new.pcr {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Writes the records below an element anew after its class has changed.
-    fn change_classes_below(&self, node: &Label, old: Pcr, new: Pcr) -> Result<(), XmlStoreError> {
-        let mut classes = NewClasses::new(old, new);
+        let mut classes = NewClasses::new(old, new.pcr);
         let mut scan = self.scan(&node.subtree())?;
-        // The first is the element itself.
-        scan.step()?;
         while let Some((label, record)) = scan.step()? {
-            let changed = Record { pcr: classes.of(self, &record)?, ..record.clone() };
-            self.change(&label, Some(&record), Some(&changed))?;
+            let name = if label == *node { new.name } else { record.name };
+            let changed = Record { name, pcr: classes.of(self, &record)?, ..record.clone() };
+            self.change_as(scan.is_at_record(), &label, Some(&record), Some(&changed))?;
         }
         Ok(())
     }

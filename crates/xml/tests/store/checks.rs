@@ -2,10 +2,10 @@
 
 use tidegate_engine::TxnOptions;
 use tidegate_xml::label::Label;
-use tidegate_xml::store::{XmlStore, XmlStoreError};
+use tidegate_xml::store::{InnerNodes, XmlStore, XmlStoreError};
 use tidegate_xml::tree::Tree;
 
-use super::{load, new_store};
+use super::{load, load_as, new_store};
 
 const TEXT: &str = "<r><a k='1'><b>x</b></a><c>y</c></r>";
 
@@ -80,4 +80,59 @@ fn damage_is_found_and_named() {
     let (store, [a, ..]) = keys();
     damage(&store, Label::root().as_bytes(), Some(&record(&store, a.as_bytes())));
     assert!(problems(&store).len() > 2);
+}
+
+#[test]
+fn damage_is_found_where_inner_nodes_have_no_records() {
+    let loaded = || {
+        let store = new_store(1);
+        load_as(InnerNodes::Virtual, &store, "d", TEXT).unwrap();
+        assert_eq!(problems(&store), [""; 0]);
+        let transaction = store.begin();
+        let document = transaction.document("d").unwrap();
+        let a = document.first_child(&Label::root()).unwrap().unwrap();
+        let b = document.first_child(&a).unwrap().unwrap();
+        let attribute = document.attributes(&a).unwrap().pop();
+        let c = document.last_child(&Label::root()).unwrap().unwrap();
+        let texts = [&b, &c].map(|element| document.first_child(element).unwrap().unwrap());
+        let found = (a, b, attribute.unwrap(), texts);
+        drop(document);
+        drop(transaction);
+        (store, found)
+    };
+    // The second name and the second class are those of `a`.
+    let element = [1, 1, 2];
+    let (store, (a, _, attribute, _)) = loaded();
+    damage(&store, a.as_bytes(), Some(&element));
+    let found = problems(&store);
+    assert!(found.contains(&format!("{attribute}: its element has a record, too")), "{found:?}");
+
+    // A text whose class is on a level that is not its own, or of another element.
+    let (store, (_, b, _, [x, y])) = loaded();
+    damage(&store, x.as_bytes(), Some(&record(&store, y.as_bytes())));
+    assert_eq!(problems(&store), [format!("{b}: its path class is wrong")]);
+    let (store, (a, _, attribute, [x, y])) = loaded();
+    damage(&store, y.as_bytes(), Some(&record(&store, x.as_bytes())));
+    let found = problems(&store);
+    assert!(found[0].ends_with("its path class is wrong"), "{found:?}");
+    damage(&store, y.as_bytes(), Some(&[3, 0]));
+    let unfit = format!("{y}: its path class does not fit its label");
+    assert_eq!(problems(&store), [unfit]);
+    let transaction = store.begin();
+    let document = transaction.document("d").unwrap();
+    let parent = document.next_sibling(&a).unwrap().unwrap();
+    let refused = document.kind(&parent).unwrap_err();
+    assert!(matches!(refused, XmlStoreError::Unsound(_)), "{refused}");
+    let read: Result<Vec<_>, _> = document.descendants(&Label::document()).unwrap().collect();
+    assert!(read.is_err());
+    drop(document);
+    drop(transaction);
+
+    // One that no class has.
+    damage(&store, attribute.as_bytes(), Some(&[2, 0, 99]));
+    let found = problems(&store);
+    assert!(
+        found.contains(&format!("{attribute}: its path class does not fit its label")),
+        "{found:?}"
+    );
 }

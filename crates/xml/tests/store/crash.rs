@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use tidegate_engine::disk::{Crash, Faults, SimulatedDisk};
 use tidegate_random::SplitMix64;
-use tidegate_xml::store::{XmlStore, XmlStoreError};
+use tidegate_xml::store::{InnerNodes, XmlStore, XmlStoreError};
 
 use super::model::{FIRST, Model};
-use super::{in_memory, load, new_disk, open, plain};
+use super::{in_memory, load_as, new_disk, open, plain};
 
 const CRASHES: [Crash; 4] = [Crash::Kept, Crash::Lost, Crash::Random, Crash::Weak];
 
@@ -48,6 +48,7 @@ fn resolve(store: &XmlStore, expected: &mut Expected, case: &str) -> Result<(), 
 
 /// Loads, changes and drops the document until something fails or there was enough.
 fn work(
+    inner: InnerNodes,
     store: &XmlStore,
     random: &mut SplitMix64,
     expected: &mut Expected,
@@ -55,7 +56,7 @@ fn work(
     for _ in 0..random.next_below(25) {
         let Some(model) = &expected.sure else {
             expected.doubt = vec![Some(Model::new())];
-            load(store, "d", FIRST)?;
+            load_as(inner, store, "d", FIRST)?;
             expected.sure = expected.doubt.pop().flatten();
             continue;
         };
@@ -82,7 +83,7 @@ fn work(
     Ok(())
 }
 
-fn chain(seed: u64) {
+fn chain(inner: InnerNodes, seed: u64) {
     let mut random = SplitMix64::new(seed);
     let mut disk = new_disk(seed);
     let mut expected = Expected { sure: None, doubt: Vec::new() };
@@ -95,7 +96,7 @@ fn chain(seed: u64) {
         disk.set_faults(Faults { crash_after, ..Faults::default() });
         let lived = open(&disk).and_then(|store| {
             resolve(&store, &mut expected, &case)?;
-            work(&store, &mut random, &mut expected)
+            work(inner, &store, &mut random, &mut expected)
         });
         assert!(lived.is_ok() || disk.is_off(), "{case}: {lived:?}");
         disk = Arc::new(disk.crash(how));
@@ -105,19 +106,21 @@ fn chain(seed: u64) {
     store.engine().check().unwrap();
 }
 
-#[test]
-fn after_each_crash_the_document_is_the_committed_one() {
-    (1..=25).for_each(chain);
+both!(after_each_crash_the_document_is_the_committed_one);
+fn after_each_crash_the_document_is_the_committed_one(inner: InnerNodes) {
+    (1..=25).for_each(|seed| chain(inner, seed));
 }
 
-#[test]
-#[ignore = "soak: 2,000 chains of crashes"]
-fn after_each_of_many_crashes_the_document_is_the_committed_one() {
-    (1_000..3_000).for_each(chain);
+both!(
+    #[ignore = "soak: 2,000 chains of crashes"]
+    after_each_of_many_crashes_the_document_is_the_committed_one
+);
+fn after_each_of_many_crashes_the_document_is_the_committed_one(inner: InnerNodes) {
+    (1_000..3_000).for_each(|seed| chain(inner, seed));
 }
 
-#[test]
-fn a_crash_anywhere_in_a_load_leaves_all_or_nothing() {
+both!(a_crash_anywhere_in_a_load_leaves_all_or_nothing);
+fn a_crash_anywhere_in_a_load_leaves_all_or_nothing(inner: InnerNodes) {
     let mut text = "<r>".to_owned();
     for number in 0..400 {
         let name = number % 20;
@@ -131,21 +134,21 @@ fn a_crash_anywhere_in_a_load_leaves_all_or_nothing() {
     };
     let whole = fresh(1);
     let before = whole.operations();
-    load(&open(&whole).unwrap(), "d", &text).unwrap();
+    load_as(inner, &open(&whole).unwrap(), "d", &text).unwrap();
     let operations = whole.operations() - before;
     let mut outcomes = [0, 0];
     for (step, how) in (0..60).zip(CRASHES.into_iter().cycle()) {
         let disk = fresh(1);
         let crash_after = Some(step * operations / 59);
         disk.set_faults(Faults { crash_after, ..Faults::default() });
-        let loaded = open(&disk).and_then(|store| load(&store, "d", &text));
+        let loaded = open(&disk).and_then(|store| load_as(inner, &store, "d", &text));
         let disk = Arc::new(disk.crash(how));
         let store = open(&disk).unwrap();
         let documents = store.documents().unwrap();
         assert!(loaded.is_err() || documents == ["d"], "crash after {crash_after:?}");
         outcomes[documents.len()] += 1;
         assert_eq!(store.engine().trees().len(), 4 + documents.len());
-        load(&store, "other", "<r/>").unwrap();
+        load_as(inner, &store, "other", "<r/>").unwrap();
         let transaction = store.begin();
         if !documents.is_empty() {
             let document = transaction.document("d").unwrap();

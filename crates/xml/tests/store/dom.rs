@@ -3,10 +3,10 @@
 use tidegate_xml::label::Label;
 use tidegate_xml::name::QName;
 use tidegate_xml::parse::Event;
-use tidegate_xml::store::{Document, DomCursor, NewNode, Place, XmlStoreError};
+use tidegate_xml::store::{Document, DomCursor, InnerNodes, NewNode, Place, XmlStoreError};
 use tidegate_xml::tree::{Kind, Tree};
 
-use super::{dump, load, new_store};
+use super::{dump, load_as, new_store};
 
 /// The events of a node, one a word.
 fn events(document: &Document<'_>, node: &Label) -> Result<String, XmlStoreError> {
@@ -25,10 +25,10 @@ fn events(document: &Document<'_>, node: &Label) -> Result<String, XmlStoreError
     Ok(words.join(" "))
 }
 
-#[test]
-fn a_subtree_is_passed_on_as_events() {
+both!(a_subtree_is_passed_on_as_events);
+fn a_subtree_is_passed_on_as_events(inner: InnerNodes) {
     let store = new_store(1);
-    load(&store, "d", "<r><a k='1' xmlns:p='u'>x<b/></a><!--c--><?d?></r>").unwrap();
+    load_as(inner, &store, "d", "<r><a k='1' xmlns:p='u'>x<b/></a><!--c--><?d?></r>").unwrap();
     let transaction = store.begin();
     let document = transaction.document("d").unwrap();
     let found: Vec<String> = document
@@ -45,10 +45,10 @@ fn a_subtree_is_passed_on_as_events() {
     assert!(matches!(refused, XmlStoreError::NotPossible { .. }), "{refused}");
 }
 
-#[test]
-fn a_cursor_stays_at_its_node_while_others_come_and_go() {
+both!(a_cursor_stays_at_its_node_while_others_come_and_go);
+fn a_cursor_stays_at_its_node_while_others_come_and_go(inner: InnerNodes) {
     let store = new_store(1);
-    load(&store, "d", "<r><a/><b/><c/></r>").unwrap();
+    load_as(inner, &store, "d", "<r><a/><b/><c/></r>").unwrap();
     let transaction = store.begin();
     let document = transaction.document_to_update("d").unwrap();
     let mut cursor = DomCursor::new(&document, Label::root()).unwrap();
@@ -68,10 +68,10 @@ fn a_cursor_stays_at_its_node_while_others_come_and_go() {
     assert!(matches!(gone, XmlStoreError::NoSuchNode(_)), "{gone}");
 }
 
-#[test]
-fn insertions_of_a_cursor_may_label_its_node_anew() {
+both!(insertions_of_a_cursor_may_label_its_node_anew);
+fn insertions_of_a_cursor_may_label_its_node_anew(inner: InnerNodes) {
     let store = new_store(1);
-    load(&store, "d", "<r><a/><b/></r>").unwrap();
+    load_as(inner, &store, "d", "<r><a/><b/></r>").unwrap();
     let transaction = store.begin();
     let document = transaction.document_to_update("d").unwrap();
     let mut cursor = DomCursor::new(&document, Label::root()).unwrap();
@@ -92,10 +92,10 @@ fn insertions_of_a_cursor_may_label_its_node_anew() {
     assert_eq!(document.check().unwrap(), []);
 }
 
-#[test]
-fn a_cursor_stays_when_its_insertion_is_refused() {
+both!(a_cursor_stays_when_its_insertion_is_refused);
+fn a_cursor_stays_when_its_insertion_is_refused(inner: InnerNodes) {
     let store = new_store(1);
-    load(&store, "d", "<r/>").unwrap();
+    load_as(inner, &store, "d", "<r/>").unwrap();
     let transaction = store.begin();
     let document = transaction.document_to_update("d").unwrap();
     let mut cursor = DomCursor::new(&document, Label::root()).unwrap();

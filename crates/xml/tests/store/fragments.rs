@@ -2,15 +2,15 @@
 
 use tidegate_xml::label::Label;
 use tidegate_xml::parse::{ParseError, ParseErrorKind};
-use tidegate_xml::store::{Document, Place, XmlStore, XmlStoreError};
+use tidegate_xml::store::{Document, InnerNodes, Place, XmlStore, XmlStoreError};
 use tidegate_xml::tree::Tree;
 
-use super::{compare, dump, in_memory, load, new_store};
+use super::{compare, dump, in_memory, load_as, new_store};
 
 /// A store with one document.
-fn store_with(text: &str) -> XmlStore {
+fn store_with(inner: InnerNodes, text: &str) -> XmlStore {
     let store = new_store(1);
-    load(&store, "d", text).unwrap();
+    load_as(inner, &store, "d", text).unwrap();
     store
 }
 
@@ -20,8 +20,14 @@ fn children(document: &Document<'_>) -> Vec<Label> {
 }
 
 /// Inserts `fragment` at a place in `text` and compares with `expected`.
-fn check(text: &str, place: impl Fn(&[Label]) -> Place, fragment: &str, expected: &str) {
-    let store = store_with(text);
+fn check(
+    inner: InnerNodes,
+    text: &str,
+    place: impl Fn(&[Label]) -> Place,
+    fragment: &str,
+    expected: &str,
+) {
+    let store = store_with(inner, text);
     let transaction = store.begin();
     let document = transaction.document_to_update("d").unwrap();
     let place = place(&children(&document));
@@ -39,36 +45,36 @@ fn parse_error(error: XmlStoreError) -> ParseError {
     }
 }
 
-#[test]
-fn fragments_go_where_they_are_put() {
+both!(fragments_go_where_they_are_put);
+fn fragments_go_where_they_are_put(inner: InnerNodes) {
     let first = |_: &[Label]| Place::First(Label::root());
     let last = |_: &[Label]| Place::Last(Label::root());
     let before_second = |children: &[Label]| Place::Before(children[1].clone());
     let after_first = |children: &[Label]| Place::After(children[0].clone());
     let document = |_: &[Label]| Place::First(Label::document());
-    check("<r/>", first, "x<b c='1'><d/>y</b>z", "<r>x<b c='1'><d/>y</b>z</r>");
-    check("<r><a/></r>", last, "<b/><!--c--><?d e?>", "<r><a/><b/><!--c--><?d e?></r>");
-    check("<r><a/><b/></r>", before_second, "<c/><d/>", "<r><a/><c/><d/><b/></r>");
-    check("<r><a/><b/></r>", after_first, "&lt;<![CDATA[&]]>", "<r><a/>&lt;&amp;<b/></r>");
-    check("<r><a/></r>", last, "", "<r><a/></r>");
-    check("<!--1--><r/>", document, "<?a b?><!--0-->", "<?a b?><!--0--><!--1--><r/>");
+    check(inner, "<r/>", first, "x<b c='1'><d/>y</b>z", "<r>x<b c='1'><d/>y</b>z</r>");
+    check(inner, "<r><a/></r>", last, "<b/><!--c--><?d e?>", "<r><a/><b/><!--c--><?d e?></r>");
+    check(inner, "<r><a/><b/></r>", before_second, "<c/><d/>", "<r><a/><c/><d/><b/></r>");
+    check(inner, "<r><a/><b/></r>", after_first, "&lt;<![CDATA[&]]>", "<r><a/>&lt;&amp;<b/></r>");
+    check(inner, "<r><a/></r>", last, "", "<r><a/></r>");
+    check(inner, "<!--1--><r/>", document, "<?a b?><!--0-->", "<?a b?><!--0--><!--1--><r/>");
 }
 
-#[test]
-fn texts_at_the_ends_of_a_fragment_are_joined() {
+both!(texts_at_the_ends_of_a_fragment_are_joined);
+fn texts_at_the_ends_of_a_fragment_are_joined(inner: InnerNodes) {
     let last = |_: &[Label]| Place::Last(Label::root());
     let first = |_: &[Label]| Place::First(Label::root());
     let after_first = |children: &[Label]| Place::After(children[0].clone());
-    check("<r>a</r>", last, "b<c/>d", "<r>ab<c/>d</r>");
-    check("<r>a</r>", first, "b<c/>d", "<r>b<c/>da</r>");
-    check("<r>a</r>", last, "b", "<r>ab</r>");
-    check("<r>a</r>", first, "b", "<r>ba</r>");
-    check("<r><a/>x</r>", after_first, "<b/>y", "<r><a/><b/>yx</r>");
+    check(inner, "<r>a</r>", last, "b<c/>d", "<r>ab<c/>d</r>");
+    check(inner, "<r>a</r>", first, "b<c/>d", "<r>b<c/>da</r>");
+    check(inner, "<r>a</r>", last, "b", "<r>ab</r>");
+    check(inner, "<r>a</r>", first, "b", "<r>ba</r>");
+    check(inner, "<r><a/>x</r>", after_first, "<b/>y", "<r><a/><b/>yx</r>");
 }
 
-#[test]
-fn a_fragment_has_the_namespaces_of_its_place() {
-    let store = store_with("<r xmlns='urn:d' xmlns:p='urn:p'><p:a xmlns:p='urn:q'/></r>");
+both!(a_fragment_has_the_namespaces_of_its_place);
+fn a_fragment_has_the_namespaces_of_its_place(inner: InnerNodes) {
+    let store = store_with(inner, "<r xmlns='urn:d' xmlns:p='urn:p'><p:a xmlns:p='urn:q'/></r>");
     let transaction = store.begin();
     let document = transaction.document_to_update("d").unwrap();
     let a = children(&document)[0].clone();
@@ -83,9 +89,9 @@ fn a_fragment_has_the_namespaces_of_its_place() {
     assert!(matches!(error.kind, ParseErrorKind::UndeclaredPrefix(_)), "{error}");
 }
 
-#[test]
-fn a_fragment_that_is_refused_changes_nothing() {
-    let store = store_with("<!--c--><r>text<a/></r>");
+both!(a_fragment_that_is_refused_changes_nothing);
+fn a_fragment_that_is_refused_changes_nothing(inner: InnerNodes) {
+    let store = store_with(inner, "<!--c--><r>text<a/></r>");
     let transaction = store.begin();
     let document = transaction.document_to_update("d").unwrap();
     let before = dump(&document);
@@ -119,9 +125,9 @@ fn a_fragment_that_is_refused_changes_nothing() {
     assert_eq!(document.check().unwrap(), []);
 }
 
-#[test]
-fn the_content_of_an_element_is_replaced() {
-    let store = store_with("<r k='1' xmlns:p='urn:p'>text<a><b/></a></r>");
+both!(the_content_of_an_element_is_replaced);
+fn the_content_of_an_element_is_replaced(inner: InnerNodes) {
+    let store = store_with(inner, "<r k='1' xmlns:p='urn:p'>text<a><b/></a></r>");
     let transaction = store.begin();
     let document = transaction.document_to_update("d").unwrap();
     let inserted = document.set_content(&Label::root(), &b"<p:c/>more"[..]).unwrap();

@@ -6,11 +6,11 @@ use tidegate_engine::TxnOptions;
 use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
 use tidegate_xml::name::QName;
-use tidegate_xml::store::{Document, IndexDefinition, XmlStore, XmlStoreError};
+use tidegate_xml::store::{Document, IndexDefinition, InnerNodes, XmlStore, XmlStoreError};
 use tidegate_xml::tree::{Below, Comparand, Kind, PathTest, Pattern, Relation, Tree};
 
 use super::model::{FIRST, Model};
-use super::{load, new_disk, new_store, open};
+use super::{load_as, new_disk, new_store, open};
 
 const DEFINITIONS: [&str; 6] =
     ["name", "path", "content text", "content number", "cas text", "cas number //@a //text()"];
@@ -66,12 +66,12 @@ fn compare(document: &Document<'_>, case: &str) -> usize {
     answered
 }
 
-#[test]
-fn answers_are_those_of_a_walk_whatever_changes() {
+both!(answers_are_those_of_a_walk_whatever_changes);
+fn answers_are_those_of_a_walk_whatever_changes(inner: InnerNodes) {
     for seed in 1..=6 {
         let mut random = SplitMix64::new(seed);
         let store = new_store(seed);
-        load(&store, "d", FIRST).unwrap();
+        load_as(inner, &store, "d", FIRST).unwrap();
         let mut model = Model::new();
         let mut answered = 0;
         for round in 0..30 {
@@ -107,12 +107,12 @@ fn answers_are_those_of_a_walk_whatever_changes() {
     }
 }
 
-#[test]
-fn numbers_and_long_texts_are_found_exactly() {
+both!(numbers_and_long_texts_are_found_exactly);
+fn numbers_and_long_texts_are_found_exactly(inner: InnerNodes) {
     let (long, other) = ("x".repeat(200), format!("{}y", "x".repeat(199)));
     let store = new_store(1);
     let text = format!("<r><p>{long}</p><p>{other}</p><p> 7 </p><p>-3.5</p><p>7e1</p></r>");
-    load(&store, "d", &text).unwrap();
+    load_as(inner, &store, "d", &text).unwrap();
     create(&store, "t", "cas text //p/text()").unwrap();
     create(&store, "n", "content number").unwrap();
     let transaction = store.begin();
@@ -131,10 +131,10 @@ fn numbers_and_long_texts_are_found_exactly() {
     assert_eq!(count(Relation::Greater, Comparand::Number(f64::NAN)), 0);
 }
 
-#[test]
-fn a_damaged_index_is_found() {
+both!(a_damaged_index_is_found);
+fn a_damaged_index_is_found(inner: InnerNodes) {
     let store = new_store(1);
-    load(&store, "d", "<r><a/><b/></r>").unwrap();
+    load_as(inner, &store, "d", "<r><a/><b/></r>").unwrap();
     create(&store, "names", "name").unwrap();
     let tree = store.engine().tree("xml index 0.0").unwrap();
     let mut inner = store.engine().begin(TxnOptions::default());
@@ -151,11 +151,11 @@ fn a_damaged_index_is_found() {
     assert!(found.iter().all(|problem| problem.index.as_deref() == Some("names")));
 }
 
-#[test]
-fn a_build_is_cancelled_and_an_index_outlives_the_store() {
+both!(a_build_is_cancelled_and_an_index_outlives_the_store);
+fn a_build_is_cancelled_and_an_index_outlives_the_store(inner: InnerNodes) {
     let disk = new_disk(1);
     let store = open(&disk).unwrap();
-    load(&store, "d", &format!("<r>{}</r>", "<a/>".repeat(3_000))).unwrap();
+    load_as(inner, &store, "d", &format!("<r>{}</r>", "<a/>".repeat(3_000))).unwrap();
     let trees = store.engine().trees();
     let definition = "name".parse().unwrap();
     let stopped = store.create_index("d", "n", &definition, |_| ControlFlow::Break(()));

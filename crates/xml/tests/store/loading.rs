@@ -3,15 +3,19 @@
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
+use tidegate_engine::{Store, TxnOptions};
 use tidegate_random::SplitMix64;
+use tidegate_xml::label::Label;
 use tidegate_xml::parse::Event;
 use tidegate_xml::serialize::XmlWriter;
-use tidegate_xml::store::{DocumentOptions, XmlStore, XmlStoreError};
+use tidegate_xml::store::{DocumentOptions, InnerNodes, XmlStore, XmlStoreError};
 use tidegate_xml::tree::Tree;
 use tidegate_xml::xmark::{PersonCount, XmarkGenerator, XmarkOptions};
 use tidegate_xml::xpath::{Environment, Prefixes, Query};
 
-use super::{canonical, compare, dump, in_memory, load, new_store, parse_documents};
+use super::{
+    canonical, compare, dump, in_memory, load, load_as, new_disk, new_store, open, parse_documents,
+};
 
 fn xmark(factor: f64) -> String {
     let options = XmarkOptions { factor, seed: 4, persons: PersonCount::Original };
@@ -19,15 +23,15 @@ fn xmark(factor: f64) -> String {
     String::from_utf8(text).unwrap()
 }
 
-#[test]
-fn a_loaded_document_is_the_parsed_one() {
+both!(a_loaded_document_is_the_parsed_one);
+fn a_loaded_document_is_the_parsed_one(inner: InnerNodes) {
     let seed = 5;
     let mut random = SplitMix64::new(seed);
     let store = new_store(seed);
     for number in 0..60 {
         let case = format!("seed {seed}, document {number}");
         let text = parse_documents::document(&mut random, number % 3 == 0);
-        load(&store, &case, &text).unwrap();
+        load_as(inner, &store, &case, &text).unwrap();
         let transaction = store.begin();
         let document = transaction.document(&case).unwrap();
         compare(&document, &in_memory(&text), &format!("{case}:\n{text}"));
@@ -36,23 +40,23 @@ fn a_loaded_document_is_the_parsed_one() {
     assert_eq!(store.documents().unwrap().len(), 60);
 }
 
-#[test]
-fn what_is_before_and_behind_the_root_element_stays_there() {
+both!(what_is_before_and_behind_the_root_element_stays_there);
+fn what_is_before_and_behind_the_root_element_stays_there(inner: InnerNodes) {
     let text = "<!--1--><?a b?><!--2--><r a='1'>x<b/>y</r><!--3--><?c?>";
     let store = new_store(1);
-    load(&store, "d", text).unwrap();
+    load_as(inner, &store, "d", text).unwrap();
     let transaction = store.begin();
     let document = transaction.document("d").unwrap();
     compare(&document, &in_memory(text), text);
     assert_eq!(dump(&document), canonical(text));
 }
 
-#[test]
-fn a_long_text_is_one_node() {
+both!(a_long_text_is_one_node);
+fn a_long_text_is_one_node(inner: InnerNodes) {
     let long = "é<![CDATA[&]]>".repeat(150_000);
     let text = format!("<r><a b='{0}'>{long}</a></r>", "v".repeat(100_000));
     let store = new_store(2);
-    load(&store, "d", &text).unwrap();
+    load_as(inner, &store, "d", &text).unwrap();
     let transaction = store.begin();
     let document = transaction.document("d").unwrap();
     assert!(dump(&document) == canonical(&text));
@@ -67,13 +71,13 @@ fn a_long_text_is_one_node() {
     assert_eq!(document.check().unwrap(), []);
 }
 
-#[test]
-fn an_xmark_document_goes_in_and_out_and_answers_queries() {
+both!(an_xmark_document_goes_in_and_out_and_answers_queries);
+fn an_xmark_document_goes_in_and_out_and_answers_queries(inner: InnerNodes) {
     let text = xmark(0.001);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let store = XmlStore::open_or_create(&path).unwrap();
-    load(&store, "auctions", &text).unwrap();
+    load_as(inner, &store, "auctions", &text).unwrap();
     store.close().unwrap();
 
     let store = XmlStore::open_or_create(&path).unwrap();
@@ -97,16 +101,16 @@ fn an_xmark_document_goes_in_and_out_and_answers_queries() {
     }
 }
 
-#[test]
-fn a_load_that_fails_leaves_nothing() {
+both!(a_load_that_fails_leaves_nothing);
+fn a_load_that_fails_leaves_nothing(inner: InnerNodes) {
     let store = new_store(3);
-    load(&store, "d", "<a/>").unwrap();
+    load_as(inner, &store, "d", "<a/>").unwrap();
     let trees = store.engine().trees();
     let mut broken = "<a>".to_owned();
     for number in 0..5_000 {
         write!(broken, "<n{}>text</n{}>", number % 50, number % 50).unwrap();
     }
-    let refused = load(&store, "e", &broken).unwrap_err();
+    let refused = load_as(inner, &store, "e", &broken).unwrap_err();
     assert!(matches!(refused, XmlStoreError::Parse(_)), "{refused}");
     broken.push_str("</a>");
     let mut calls = 0;
@@ -117,13 +121,13 @@ fn a_load_that_fails_leaves_nothing() {
     let stopped = store.load("e", DocumentOptions::default(), broken.as_bytes(), stop);
     assert!(matches!(stopped, Err(XmlStoreError::Cancelled)));
     assert_eq!(calls, 1);
-    let exists = load(&store, "d", "<b/>").unwrap_err();
+    let exists = load_as(inner, &store, "d", "<b/>").unwrap_err();
     assert!(matches!(exists, XmlStoreError::DocumentExists(_)), "{exists}");
-    assert!(matches!(load(&store, "", "<b/>"), Err(XmlStoreError::DocumentName(0))));
+    assert!(matches!(load_as(inner, &store, "", "<b/>"), Err(XmlStoreError::DocumentName(0))));
     assert_eq!(store.engine().trees(), trees);
     assert_eq!(store.documents().unwrap(), ["d"]);
 
-    load(&store, "e", &broken).unwrap();
+    load_as(inner, &store, "e", &broken).unwrap();
     assert!(store.drop_document("e").unwrap());
     assert!(!store.drop_document("e").unwrap());
     assert_eq!(store.engine().trees(), trees);
@@ -132,6 +136,82 @@ fn a_load_that_fails_leaves_nothing() {
     let document = transaction.document("d").unwrap();
     let plain = document.write(XmlWriter::new(Vec::new())).unwrap();
     assert_eq!(String::from_utf8_lossy(&plain).lines().last(), Some("<a/>"));
+}
+
+#[test]
+fn a_document_is_the_same_with_virtual_inner_nodes() {
+    let store = new_store(6);
+    let seed = 6;
+    let mut random = SplitMix64::new(seed);
+    for number in 0..40 {
+        let text = parse_documents::document(&mut random, number % 3 == 0);
+        let [stored, rebuilt] = [InnerNodes::Stored, InnerNodes::Virtual].map(|inner| {
+            let name = format!("{inner:?} {number}");
+            load_as(inner, &store, &name, &text).unwrap();
+            name
+        });
+        let transaction = store.begin();
+        let [stored, rebuilt] = [stored, rebuilt].map(|name| {
+            let document = transaction.document(&name).unwrap();
+            let labels = document.descendants(&Label::document()).unwrap();
+            let labels: Vec<Label> = labels.collect::<Result<_, _>>().unwrap();
+            (labels, dump(&document))
+        });
+        assert_eq!(stored, rebuilt, "seed {seed}, document {number}:\n{text}");
+    }
+}
+
+#[test]
+fn only_leaves_have_records_where_inner_nodes_are_virtual() {
+    let text = "<r><a k='1'/><b xmlns:p='u'/><c/><d><e/></d>x</r>";
+    let store = new_store(7);
+    for (inner, name) in [(InnerNodes::Stored, "stored"), (InnerNodes::Virtual, "virtual")] {
+        load_as(inner, &store, name, text).unwrap();
+    }
+    let records = [0, 1].map(|number| {
+        let tree = store.engine().tree(&format!("xml document {number}")).unwrap();
+        let mut transaction = store.engine().begin(TxnOptions::default());
+        transaction.entries(&tree).unwrap().count()
+    });
+    // The attribute, the declaration, c, e, and the text.
+    assert_eq!(records, [9, 5]);
+}
+
+#[test]
+fn the_catalog_says_which_elements_have_records() {
+    let disk = new_disk(8);
+    let store = open(&disk).unwrap();
+    let text = "<r><a>x</a></r>";
+    load_as(InnerNodes::Stored, &store, "stored", text).unwrap();
+    load_as(InnerNodes::Virtual, &store, "virtual", text).unwrap();
+    store.close().unwrap();
+    let read = |engine: &Store, name: &str| {
+        let catalog = engine.tree("xml documents").unwrap();
+        engine.begin(TxnOptions::default()).get(&catalog, name.as_bytes()).unwrap().unwrap()
+    };
+    let write = |store: XmlStore, name: &str, entry: &[u8]| {
+        let catalog = store.engine().tree("xml documents").unwrap();
+        let mut transaction = store.engine().begin(TxnOptions::default());
+        transaction.put(&catalog, name.as_bytes(), entry).unwrap();
+        transaction.commit().unwrap();
+        store.close().unwrap();
+    };
+    let store = open(&disk).unwrap();
+    let entry = read(store.engine(), "stored");
+    // An entry of earlier versions ends where this one says it.
+    write(store, "stored", &entry[..entry.len() - 1]);
+    let store = open(&disk).unwrap();
+    let transaction = store.begin();
+    for name in ["stored", "virtual"] {
+        let document = transaction.document(name).unwrap();
+        compare(&document, &in_memory(text), name);
+    }
+    drop(transaction);
+    let mut entry = read(store.engine(), "virtual");
+    *entry.last_mut().unwrap() = 2;
+    write(store, "virtual", &entry);
+    let refused = open(&disk).err().unwrap();
+    assert!(matches!(refused, XmlStoreError::Unsound(_)), "{refused}");
 }
 
 #[test]

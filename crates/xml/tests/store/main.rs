@@ -2,6 +2,27 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+/// Makes two tests of a function: with inner nodes stored, and without their records.
+macro_rules! both {
+    ($(#[$attribute:meta])* $test:ident) => {
+        mod $test {
+            use tidegate_xml::store::InnerNodes;
+
+            #[test]
+            $(#[$attribute])*
+            fn with_stored_inner_nodes() {
+                super::$test(InnerNodes::Stored);
+            }
+
+            #[test]
+            $(#[$attribute])*
+            fn with_virtual_inner_nodes() {
+                super::$test(InnerNodes::Virtual);
+            }
+        }
+    };
+}
+
 #[path = "../xpath_support/absolute.rs"]
 mod absolute;
 mod checks;
@@ -29,7 +50,9 @@ use tidegate_engine::{PageSize, Store, StoreOptions};
 use tidegate_xml::label::Label;
 use tidegate_xml::parse::{Event, XmlReader};
 use tidegate_xml::serialize::XmlWriter;
-use tidegate_xml::store::{Document, DocumentOptions, Progress, XmlStore, XmlStoreError};
+use tidegate_xml::store::{
+    Document, DocumentOptions, InnerNodes, Progress, XmlStore, XmlStoreError,
+};
 use tidegate_xml::tree::memory::{Builder, MemoryTree};
 use tidegate_xml::tree::{Kind, Tree};
 
@@ -63,8 +86,17 @@ fn new_store(seed: u64) -> XmlStore {
 }
 
 fn load(store: &XmlStore, name: &str, text: &str) -> Result<Progress, XmlStoreError> {
-    let go_on = |_| ControlFlow::Continue(());
-    store.load(name, DocumentOptions::default(), text.as_bytes(), go_on)
+    load_as(InnerNodes::Stored, store, name, text)
+}
+
+fn load_as(
+    inner_nodes: InnerNodes,
+    store: &XmlStore,
+    name: &str,
+    text: &str,
+) -> Result<Progress, XmlStoreError> {
+    let options = DocumentOptions { inner_nodes, ..DocumentOptions::default() };
+    store.load(name, options, text.as_bytes(), |_| ControlFlow::Continue(()))
 }
 
 /// The document in canonical form, with comments.

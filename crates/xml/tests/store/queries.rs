@@ -2,13 +2,13 @@
 
 use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
-use tidegate_xml::store::Document;
+use tidegate_xml::store::{Document, InnerNodes};
 use tidegate_xml::tree::Tree;
 use tidegate_xml::xpath::{Environment, Item, Prefixes, Query, Value};
 
 use super::absolute::{document, expression};
 use super::indexes::create;
-use super::{load, new_store};
+use super::{load_as, new_store};
 
 fn nodes(document: &Document<'_>, query: &str, environment: &Environment<Label>) -> Vec<String> {
     let root = document.root().unwrap();
@@ -25,8 +25,8 @@ fn nodes(document: &Document<'_>, query: &str, environment: &Environment<Label>)
     }
 }
 
-#[test]
-fn answers_are_the_same_with_indexes_as_without() {
+both!(answers_are_the_same_with_indexes_as_without);
+fn answers_are_the_same_with_indexes_as_without(inner: InnerNodes) {
     let definitions = [
         "name",
         "path",
@@ -40,7 +40,7 @@ fn answers_are_the_same_with_indexes_as_without() {
     for seed in 1..=12 {
         let mut random = SplitMix64::new(seed);
         let store = new_store(seed);
-        load(&store, "d", &document(&mut random)).unwrap();
+        load_as(inner, &store, "d", &document(&mut random)).unwrap();
         for definition in definitions.iter().filter(|_| random.next_chance(0.5)) {
             create(&store, definition, definition).unwrap();
         }

@@ -6,16 +6,18 @@ use std::ops::ControlFlow;
 use tidegate_random::SplitMix64;
 use tidegate_xml::label::{Label, LabelError};
 use tidegate_xml::name::QName;
-use tidegate_xml::store::{Document, DocumentOptions, NewNode, Place, XmlStore, XmlStoreError};
+use tidegate_xml::store::{
+    Document, DocumentOptions, InnerNodes, NewNode, Place, XmlStore, XmlStoreError,
+};
 use tidegate_xml::tree::Tree;
 
 use super::model::{FIRST, Model};
 use super::{compare, dump, in_memory, new_store};
 
 /// A store with one document whose labels have at most `label_max` bytes.
-fn store_with(text: &str, label_max: u16, seed: u64) -> XmlStore {
+fn store_with(inner_nodes: InnerNodes, text: &str, label_max: u16, seed: u64) -> XmlStore {
     let store = new_store(seed);
-    let options = DocumentOptions { label_max, ..DocumentOptions::default() };
+    let options = DocumentOptions { label_max, inner_nodes, ..DocumentOptions::default() };
     store.load("d", options, text.as_bytes(), |_| ControlFlow::Continue(())).unwrap();
     store
 }
@@ -46,9 +48,9 @@ fn written(order: &[usize], last: &str) -> String {
     order.iter().map(one).collect()
 }
 
-#[test]
-fn a_list_is_labelled_anew_when_a_label_would_be_too_long() {
-    let store = store_with("<r><a/></r>", 40, 1);
+both!(a_list_is_labelled_anew_when_a_label_would_be_too_long);
+fn a_list_is_labelled_anew_when_a_label_would_be_too_long(inner: InnerNodes) {
+    let store = store_with(inner, "<r><a/></r>", 40, 1);
     let transaction = store.begin();
     let document = transaction.document_to_update("d").unwrap();
     let a = document.first_child(&Label::root()).unwrap().unwrap();
@@ -63,9 +65,9 @@ fn a_list_is_labelled_anew_when_a_label_would_be_too_long() {
     }
 }
 
-#[test]
-fn lists_above_are_labelled_anew_if_that_is_what_helps() {
-    let store = store_with("<r><a/><b><c/>x</b></r>", 40, 1);
+both!(lists_above_are_labelled_anew_if_that_is_what_helps);
+fn lists_above_are_labelled_anew_if_that_is_what_helps(inner: InnerNodes) {
+    let store = store_with(inner, "<r><a/><b><c/>x</b></r>", 40, 1);
     let transaction = store.begin();
     let document = transaction.document_to_update("d").unwrap();
     let a = document.first_child(&Label::root()).unwrap().unwrap();
@@ -88,9 +90,9 @@ fn lists_above_are_labelled_anew_if_that_is_what_helps() {
     compare(&document, &in_memory(&expected), "ten levels below a worn list");
 }
 
-#[test]
-fn a_node_that_is_too_deep_is_refused_and_changes_nothing() {
-    let store = store_with("<r/>", 40, 1);
+both!(a_node_that_is_too_deep_is_refused_and_changes_nothing);
+fn a_node_that_is_too_deep_is_refused_and_changes_nothing(inner: InnerNodes) {
+    let store = store_with(inner, "<r/>", 40, 1);
     let transaction = store.begin();
     let document = transaction.document_to_update("d").unwrap();
     let name = QName::local("n");
@@ -112,12 +114,12 @@ fn a_node_that_is_too_deep_is_refused_and_changes_nothing() {
     assert_eq!(document.take_relabelled(), []);
 }
 
-#[test]
-fn random_changes_under_a_tight_limit_are_those_of_the_model() {
+both!(random_changes_under_a_tight_limit_are_those_of_the_model);
+fn random_changes_under_a_tight_limit_are_those_of_the_model(inner: InnerNodes) {
     let (mut relabelled, mut refused) = (0, 0);
     for seed in 1..=6 {
         let mut random = SplitMix64::new(seed);
-        let store = store_with(FIRST, 9, seed);
+        let store = store_with(inner, FIRST, 9, seed);
         let mut model = Model::new();
         let transaction = store.begin();
         let document = transaction.document_to_update("d").unwrap();
@@ -139,9 +141,9 @@ fn random_changes_under_a_tight_limit_are_those_of_the_model() {
     assert!(relabelled > 0 && refused > 0, "{relabelled} relabelled, {refused} refused");
 }
 
-#[test]
-fn labels_come_back_when_the_transaction_is_rolled_back() {
-    let store = store_with("<r><a/></r>", 40, 1);
+both!(labels_come_back_when_the_transaction_is_rolled_back);
+fn labels_come_back_when_the_transaction_is_rolled_back(inner: InnerNodes) {
+    let store = store_with(inner, "<r><a/></r>", 40, 1);
     let transaction = store.begin();
     let document = transaction.document_to_update("d").unwrap();
     let a = document.first_child(&Label::root()).unwrap().unwrap();

@@ -3,18 +3,18 @@
 use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
 use tidegate_xml::name::QName;
-use tidegate_xml::store::{NewNode, Place, XmlStoreError};
+use tidegate_xml::store::{InnerNodes, NewNode, Place, XmlStoreError};
 use tidegate_xml::tree::Tree;
 
 use super::model::{FIRST, Model};
-use super::{compare, dump, in_memory, load, new_disk, new_store, open, plain};
+use super::{compare, dump, in_memory, load, load_as, new_disk, new_store, open, plain};
 
-#[test]
-fn a_changed_document_is_the_model() {
+both!(a_changed_document_is_the_model);
+fn a_changed_document_is_the_model(inner: InnerNodes) {
     for seed in 1..=6 {
         let mut random = SplitMix64::new(seed);
         let store = new_store(seed);
-        load(&store, "d", FIRST).unwrap();
+        load_as(inner, &store, "d", FIRST).unwrap();
         let mut model = Model::new();
         let transaction = store.begin();
         let document = transaction.document_to_update("d").unwrap();
@@ -35,11 +35,11 @@ fn a_changed_document_is_the_model() {
 
 /// Changes a document at least so many times, in transactions that roll back to savepoints, are
 /// rolled back or commit, and opens the store again now and then.
-fn change_and_roll_back(seed: u64, changes: u32) {
+fn change_and_roll_back(inner: InnerNodes, seed: u64, changes: u32) {
     let mut random = SplitMix64::new(seed);
     let disk = new_disk(seed);
     let mut store = open(&disk).unwrap();
-    load(&store, "d", FIRST).unwrap();
+    load_as(inner, &store, "d", FIRST).unwrap();
     let mut committed = Model::new();
     let (mut done, mut round) = (0, 0);
     while done < changes {
@@ -77,21 +77,23 @@ fn change_and_roll_back(seed: u64, changes: u32) {
     }
 }
 
-#[test]
-fn what_is_rolled_back_never_was() {
-    (7..10).for_each(|seed| change_and_roll_back(seed, 400));
+both!(what_is_rolled_back_never_was);
+fn what_is_rolled_back_never_was(inner: InnerNodes) {
+    (7..10).for_each(|seed| change_and_roll_back(inner, seed, 400));
 }
 
-#[test]
-#[ignore = "soak: two million random changes"]
-fn two_million_changes_are_those_of_the_model() {
-    (100..200).for_each(|seed| change_and_roll_back(seed, 20_000));
+both!(
+    #[ignore = "soak: two million random changes"]
+    two_million_changes_are_those_of_the_model
+);
+fn two_million_changes_are_those_of_the_model(inner: InnerNodes) {
+    (100..200).for_each(|seed| change_and_roll_back(inner, seed, 20_000));
 }
 
-#[test]
-fn a_renamed_element_changes_the_paths_below_it() {
+both!(a_renamed_element_changes_the_paths_below_it);
+fn a_renamed_element_changes_the_paths_below_it(inner: InnerNodes) {
     let store = new_store(9);
-    load(&store, "d", "<r><a k='1'><b><c>x</c></b></a><a><b/></a></r>").unwrap();
+    load_as(inner, &store, "d", "<r><a k='1'><b><c>x</c></b></a><a><b/></a></r>").unwrap();
     let transaction = store.begin();
     let document = transaction.document_to_update("d").unwrap();
     let a = document.first_child(&Label::root()).unwrap().unwrap();
@@ -108,10 +110,10 @@ fn a_renamed_element_changes_the_paths_below_it() {
     compare(&document, &in_memory("<r><a k='1'><b><c>x</c></b></a><a><b/></a></r>"), "undone");
 }
 
-#[test]
-fn what_xml_does_not_allow_is_refused() {
+both!(what_xml_does_not_allow_is_refused);
+fn what_xml_does_not_allow_is_refused(inner: InnerNodes) {
     let store = new_store(10);
-    load(&store, "d", "<r>text<!--c--></r>").unwrap();
+    load_as(inner, &store, "d", "<r>text<!--c--></r>").unwrap();
     let transaction = store.begin();
     let document = transaction.document_to_update("d").unwrap();
     let before = dump(&document);
