@@ -79,7 +79,7 @@ pub use self::index::{
     INDEX_NAME_MAX, IndexDefinition, IndexDefinitionError, IndexState, PathPattern, ValueType,
 };
 pub use self::leaves::InnerNodes;
-pub use self::load::Progress;
+pub use self::load::{LoadOptions, LoadPhase, Progress};
 pub use self::navigate::{Children, Descendants};
 pub use self::record::MalformedRecord;
 pub use self::update::{NewNode, Place};

@@ -364,7 +364,22 @@ impl Store {
         fill_percent: u8,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64, TxnError> {
-        txn::bulk_load(&self.core, tree, fill_percent, entries.into_iter().map(Ok))
+        let entries = entries.into_iter().map(Ok::<_, TxnError>);
+        txn::bulk_load(&self.core, tree, fill_percent, entries)
+    }
+
+    /// Appends entries to a tree as [`Store::bulk_load`] does, until one of them is an error. The
+    /// tree has entries that came before it, but not all of them have to be there.
+    ///
+    /// # Errors
+    /// The first error of `entries`, or as [`Store::bulk_load`].
+    pub fn try_bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<TxnError>>(
+        &self,
+        tree: &TreeHandle,
+        fill_percent: u8,
+        entries: impl IntoIterator<Item = Result<(K, V), E>>,
+    ) -> Result<u64, E> {
+        txn::bulk_load(&self.core, tree, fill_percent, entries.into_iter())
     }
 
     /// Sorts entries that come in any order, and appends them to a tree as [`Store::bulk_load`]

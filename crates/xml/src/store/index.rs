@@ -46,6 +46,7 @@ use super::{Document, Stored, XmlStore, XmlStoreError};
 use crate::label::Label;
 
 pub use self::build::IndexState;
+pub(super) use self::build::NewIndex;
 pub use self::definition::{IndexDefinition, IndexDefinitionError, PathPattern, ValueType};
 
 /// The tree that defines all indexes.
@@ -163,8 +164,12 @@ impl Index {
         })
     }
 
+    pub(super) fn tree(&self) -> &TreeHandle {
+        &self.tree
+    }
+
     /// Returns the entry that the index has to have of a node, if any.
-    fn entry(
+    pub(super) fn entry(
         &self,
         vocabulary: &Vocabulary,
         paths: &Paths,

@@ -1,154 +1,32 @@
 //! Loading a document from text, in one pass and with bounded memory.
 //!
 //! Records go into a tree that the catalog does not name yet, by the engine's bulk load: labels of
-//! a parsed document ascend. The catalog's entry is the last thing written, so a document is there
-//! as a whole or not at all. A load that fails drops its tree; one that a crash ended leaves a tree
-//! without an entry, which the next opening drops.
+//! a parsed document ascend. Entries of its indexes are sorted beside that, and loaded into trees
+//! of their own behind it. The catalog's entry and those of the indexes are the last things
+//! written, by one transaction, so a document is there with all its indexes or not at all. A load
+//! that fails drops its trees; one that a crash ended leaves trees without an entry, which the next
+//! opening drops.
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | `options.rs` | what a load is told, and what it tells |
+//! | `run.rs` | the load |
+//!
+//! Here is what makes records of events; fragments use it as well.
+
+mod options;
+mod run;
 
 use std::collections::VecDeque;
-use std::io::BufRead;
-use std::ops::ControlFlow;
-
-use tidegate_engine::TxnError;
 
 use super::paths::{PathClass, Pcr};
 use super::record::{Record, RecordKind};
-use super::{
-    CONTENT_MAX, DOCUMENT_NAME_MAX, DocumentOptions, Entry, Stored, XmlStore, XmlStoreError,
-};
+use super::{CONTENT_MAX, Stored, XmlStore, XmlStoreError};
 use crate::label::{Label, LabelError, Siblings};
 use crate::name::QName;
-use crate::parse::{Attribute, Event, XML_NAMESPACE, XmlReader};
+use crate::parse::{Attribute, Event, XML_NAMESPACE};
 
-/// Nodes between two calls of the caller's function.
-const NODES_PER_REPORT: u64 = 4_096;
-
-/// How far a load has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// Nodes and namespace declarations that were read.
-    pub nodes: u64,
-    /// Bytes of text that were read.
-    pub bytes: u64,
-}
-
-impl XmlStore {
-    /// Loads a document. `progress` is called every 4,096 nodes and stops the load with
-    /// [`ControlFlow::Break`]. When it returns, the document is durable.
-    ///
-    /// # Errors
-    /// [`XmlStoreError::DocumentExists`], [`XmlStoreError::DocumentName`],
-    /// [`XmlStoreError::Cancelled`], those of the parser, or the store cannot write: nothing is
-    /// stored.
-    pub fn load(
-        &self,
-        name: &str,
-        options: DocumentOptions,
-        input: impl BufRead,
-        progress: impl FnMut(Progress) -> ControlFlow<()>,
-    ) -> Result<Progress, XmlStoreError> {
-        if name.is_empty() || name.len() > DOCUMENT_NAME_MAX {
-            return Err(XmlStoreError::DocumentName(name.len()));
-        }
-        let exists = || XmlStoreError::DocumentExists(name.to_owned());
-        let key = name.as_bytes();
-        // Asked now to spare the work; the insert below decides.
-        if self.engine.transaction(|transaction| transaction.contains_key(&self.catalog, key))? {
-            return Err(exists());
-        }
-        let (number, stored) = self.reserve(options)?;
-        let loaded = self.fill(&stored, options, input, progress).and_then(|loaded| {
-            let entry = Entry::encode(number, options);
-            let insert = |transaction: &mut tidegate_engine::Transaction| {
-                transaction.insert(&self.catalog, key, &entry)
-            };
-            match self.engine.transaction(insert) {
-                Ok(()) => Ok(loaded),
-                Err(TxnError::KeyExists) => Err(exists()),
-                Err(error) => Err(error.into()),
-            }
-        });
-        if loaded.is_err() {
-            // If this fails, the store has failed, and the next opening does it.
-            drop(stored);
-            let _ = self.discard(number);
-        }
-        loaded
-    }
-
-    fn fill(
-        &self,
-        stored: &Stored,
-        options: DocumentOptions,
-        input: impl BufRead,
-        progress: impl FnMut(Progress) -> ControlFlow<()>,
-    ) -> Result<Progress, XmlStoreError> {
-        let mut loader = Loader {
-            reader: XmlReader::new(input),
-            builder: Builder::new(self, stored),
-            progress,
-            reported: 0,
-            failure: None,
-        };
-        self.engine.bulk_load(&stored.tree, options.fill_percent, &mut loader)?;
-        match loader.failure.take() {
-            Some(failure) => Err(failure),
-            None => Ok(loader.come_to()),
-        }
-    }
-}
-
-/// The records of a document as an iterator, as the bulk load takes them.
-struct Loader<'a, R: BufRead, P> {
-    reader: XmlReader<R>,
-    builder: Builder<'a>,
-    progress: P,
-    /// Nodes at the last report.
-    reported: u64,
-    /// Why the iterator ended before the document did.
-    failure: Option<XmlStoreError>,
-}
-
-impl<R: BufRead, P: FnMut(Progress) -> ControlFlow<()>> Loader<'_, R, P> {
-    fn come_to(&self) -> Progress {
-        Progress { nodes: self.builder.nodes, bytes: self.reader.position().offset }
-    }
-
-    /// Reads until there is a record. Returns `None` at the end of the document.
-    fn advance(&mut self) -> Result<Option<(Label, Vec<u8>)>, XmlStoreError> {
-        loop {
-            if let Some(Made { label, record, is_inner }) = self.builder.ready.pop_front() {
-                if !self.builder.stored.inner_nodes.has_record(is_inner) {
-                    continue;
-                }
-                return Ok(Some((label, record.encode())));
-            }
-            let Some(event) = self.reader.next_event()? else { return Ok(None) };
-            self.builder.event(event)?;
-            if self.builder.nodes - self.reported >= NODES_PER_REPORT {
-                self.reported = self.builder.nodes;
-                let come_to = self.come_to();
-                if (self.progress)(come_to).is_break() {
-                    return Err(XmlStoreError::Cancelled);
-                }
-            }
-        }
-    }
-}
-
-impl<R: BufRead, P: FnMut(Progress) -> ControlFlow<()>> Iterator for Loader<'_, R, P> {
-    type Item = (Label, Vec<u8>);
-
-    fn next(&mut self) -> Option<(Label, Vec<u8>)> {
-        if self.failure.is_some() {
-            return None;
-        }
-        self.advance().unwrap_or_else(|failure| {
-            self.failure = Some(failure);
-            None
-        })
-    }
-}
+pub use self::options::{LoadOptions, LoadPhase, Progress};
 
 /// An element that has not ended, or the document.
 struct Open {

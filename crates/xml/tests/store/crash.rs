@@ -1,17 +1,16 @@
 //! Chains of crashes: after each the document is the last one that was committed.
 
-use std::fmt::Write as _;
 use std::iter;
 use std::sync::Arc;
 
-use tidegate_engine::disk::{Crash, Faults, SimulatedDisk};
+use tidegate_engine::disk::{Crash, Faults};
 use tidegate_random::SplitMix64;
 use tidegate_xml::store::{InnerNodes, XmlStore, XmlStoreError};
 
 use super::model::{FIRST, Model};
 use super::{in_memory, load_as, new_disk, open, plain};
 
-const CRASHES: [Crash; 4] = [Crash::Kept, Crash::Lost, Crash::Random, Crash::Weak];
+pub(super) const CRASHES: [Crash; 4] = [Crash::Kept, Crash::Lost, Crash::Random, Crash::Weak];
 
 /// What the store has to hold: the document, if there is one.
 struct Expected {
@@ -117,45 +116,4 @@ both!(
 );
 fn after_each_of_many_crashes_the_document_is_the_committed_one(inner: InnerNodes) {
     (1_000..3_000).for_each(|seed| chain(inner, seed));
-}
-
-both!(a_crash_anywhere_in_a_load_leaves_all_or_nothing);
-fn a_crash_anywhere_in_a_load_leaves_all_or_nothing(inner: InnerNodes) {
-    let mut text = "<r>".to_owned();
-    for number in 0..400 {
-        let name = number % 20;
-        write!(text, "<n{name} k='v'>some text</n{name}>").unwrap();
-    }
-    text.push_str("</r>");
-    let fresh = |seed| {
-        let disk: Arc<SimulatedDisk> = new_disk(seed);
-        drop(open(&disk).unwrap());
-        disk
-    };
-    let whole = fresh(1);
-    let before = whole.operations();
-    load_as(inner, &open(&whole).unwrap(), "d", &text).unwrap();
-    let operations = whole.operations() - before;
-    let mut outcomes = [0, 0];
-    for (step, how) in (0..60).zip(CRASHES.into_iter().cycle()) {
-        let disk = fresh(1);
-        let crash_after = Some(step * operations / 59);
-        disk.set_faults(Faults { crash_after, ..Faults::default() });
-        let loaded = open(&disk).and_then(|store| load_as(inner, &store, "d", &text));
-        let disk = Arc::new(disk.crash(how));
-        let store = open(&disk).unwrap();
-        let documents = store.documents().unwrap();
-        assert!(loaded.is_err() || documents == ["d"], "crash after {crash_after:?}");
-        outcomes[documents.len()] += 1;
-        assert_eq!(store.engine().trees().len(), 4 + documents.len());
-        load_as(inner, &store, "other", "<r/>").unwrap();
-        let transaction = store.begin();
-        if !documents.is_empty() {
-            let document = transaction.document("d").unwrap();
-            assert_eq!(document.check().unwrap(), []);
-            assert_eq!(super::dump(&document), super::canonical(&text));
-        }
-        assert_eq!(transaction.document("other").unwrap().check().unwrap(), []);
-    }
-    assert!(outcomes[0] > 10, "{outcomes:?}");
 }

@@ -12,7 +12,7 @@ use tidegate_xml::tree::{Below, Comparand, Kind, PathTest, Pattern, Relation, Tr
 use super::model::{FIRST, Model};
 use super::{load_as, new_disk, new_store, open};
 
-const DEFINITIONS: [&str; 6] =
+pub(super) const DEFINITIONS: [&str; 6] =
     ["name", "path", "content text", "content number", "cas text", "cas number //@a //text()"];
 
 pub(super) fn create(store: &XmlStore, name: &str, definition: &str) -> Result<(), XmlStoreError> {

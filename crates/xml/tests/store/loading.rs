@@ -8,11 +8,15 @@ use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
 use tidegate_xml::parse::Event;
 use tidegate_xml::serialize::XmlWriter;
-use tidegate_xml::store::{DocumentOptions, InnerNodes, XmlStore, XmlStoreError};
+use tidegate_xml::store::{
+    DocumentOptions, IndexDefinition, InnerNodes, LoadOptions, LoadPhase, Progress, XmlStore,
+    XmlStoreError,
+};
 use tidegate_xml::tree::Tree;
 use tidegate_xml::xmark::{PersonCount, XmarkGenerator, XmarkOptions};
 use tidegate_xml::xpath::{Environment, Prefixes, Query};
 
+use super::indexes::DEFINITIONS;
 use super::{
     canonical, compare, dump, in_memory, load, load_as, new_disk, new_store, open, parse_documents,
 };
@@ -136,6 +140,111 @@ fn a_load_that_fails_leaves_nothing(inner: InnerNodes) {
     let document = transaction.document("d").unwrap();
     let plain = document.write(XmlWriter::new(Vec::new())).unwrap();
     assert_eq!(String::from_utf8_lossy(&plain).lines().last(), Some("<a/>"));
+}
+
+/// Whatever a load makes beside the document is what a build makes of the stored document.
+#[test]
+fn indexes_of_a_load_are_those_of_a_build() {
+    let seed = 6;
+    let mut random = SplitMix64::new(seed);
+    let store = new_store(seed);
+    for number in 0..12 {
+        let case = format!("seed {seed}, document {number}");
+        let text =
+            if number == 0 { xmark(0.0003) } else { parse_documents::document(&mut random, true) };
+        let mut options = LoadOptions { sort_bytes: 0, ..LoadOptions::default() };
+        for definition in DEFINITIONS {
+            options = options.index(definition, definition.parse().unwrap());
+        }
+        let loaded = store.load(&case, options, text.as_bytes(), |_| ControlFlow::Continue(()));
+        let loaded = loaded.unwrap();
+        assert_eq!(loaded.entries, loaded.entries_total, "{case}");
+        let entries = |index: &str| {
+            let tree = store.engine().tree(index).unwrap();
+            let mut transaction = store.engine().begin(TxnOptions::default());
+            let all = transaction.entries(&tree).unwrap();
+            all.collect::<Result<Vec<_>, _>>().unwrap()
+        };
+        let mut total = 0;
+        for (index, definition) in DEFINITIONS.iter().enumerate() {
+            let build = format!("built {definition}");
+            let go_on = |_| ControlFlow::Continue(());
+            store.create_index(&case, &build, &definition.parse().unwrap(), go_on).unwrap();
+            let tree = |index| format!("xml index {number}.{index}");
+            let with_load = entries(&tree(index));
+            assert_eq!(with_load, entries(&tree(index + 6)), "{case}, {definition}");
+            total += with_load.len() as u64;
+        }
+        assert_eq!(loaded.entries, total, "{case}");
+        let transaction = store.begin();
+        assert_eq!(transaction.document(&case).unwrap().check().unwrap(), [], "{case}");
+    }
+}
+
+#[test]
+fn a_load_tells_of_its_phases_and_can_be_stopped_at_each_report() {
+    let store = new_store(9);
+    let text = format!("<r>{}</r>", "<a b='c'/>".repeat(10_000))
+        + &format!("<!--{}-->", "x".repeat(3 << 20));
+    let options = || {
+        let input_bytes = Some(text.len() as u64);
+        LoadOptions { input_bytes, ..LoadOptions::default() }
+            .index("n", "name".parse().unwrap())
+            .index("c", "cas text".parse().unwrap())
+    };
+    let trees = store.engine().trees();
+    let (mut reports, mut stopped) = (Vec::new(), 0);
+    loop {
+        reports.clear();
+        let stop = |progress| {
+            reports.push(progress);
+            if reports.len() > stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        match store.load("d", options(), text.as_bytes(), stop) {
+            Err(XmlStoreError::Cancelled) => assert_eq!(store.engine().trees(), trees),
+            loaded => break assert_eq!(loaded.unwrap().entries, 20_001),
+        }
+        stopped += 1;
+    }
+    // By nodes, by entries, and by bytes: the comment is read as a whole.
+    for phase in [LoadPhase::Reading, LoadPhase::Indexing] {
+        let of_phase: Vec<&Progress> =
+            reports.iter().filter(|report| report.phase == phase).collect();
+        assert!(of_phase.len() >= 4, "{reports:?}");
+        let shares: Vec<f64> = of_phase.iter().map(|report| report.share().unwrap()).collect();
+        assert!(shares.is_sorted() && shares.iter().all(|share| (0.0..=1.0).contains(share)));
+        assert!(of_phase.iter().all(|report| report.left().is_some()));
+    }
+    assert!(reports.is_sorted_by_key(|report| (report.nodes, report.entries, report.elapsed)));
+}
+
+#[test]
+fn a_long_text_is_reported_on_as_it_is_read() {
+    let store = new_store(9);
+    let text = format!("<r>{}</r>", "text ".repeat(1 << 20));
+    let mut bytes = Vec::new();
+    let go_on = |progress: Progress| {
+        bytes.push(progress.bytes);
+        ControlFlow::Continue(())
+    };
+    store.load("d", DocumentOptions::default(), text.as_bytes(), go_on).unwrap();
+    assert!(bytes.len() >= 4 && bytes.is_sorted(), "{bytes:?}");
+}
+
+#[test]
+fn indexes_that_cannot_be_are_refused_before_the_text_is_read() {
+    let store = new_store(9);
+    let definition = || "name".parse::<IndexDefinition>().unwrap();
+    let refused = |names: [&str; 2]| {
+        let options = names
+            .into_iter()
+            .fold(LoadOptions::default(), |options, name| options.index(name, definition()));
+        store.load("d", options, &b"no XML"[..], |_| ControlFlow::Continue(())).unwrap_err()
+    };
+    assert!(matches!(refused(["a", ""]), XmlStoreError::IndexName(0)));
+    assert!(matches!(refused(["a", "a"]), XmlStoreError::IndexExists(_)));
+    assert!(matches!(refused(["a", "b"]), XmlStoreError::Parse(_)));
+    assert_eq!(store.engine().trees().len(), 4);
 }
 
 #[test]

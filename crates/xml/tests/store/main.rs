@@ -27,6 +27,7 @@ macro_rules! both {
 mod absolute;
 mod checks;
 mod crash;
+mod crash_load;
 mod dom;
 mod fragments;
 mod indexes;

@@ -5,6 +5,8 @@
 //! transactions each scan the next stretch of the document under the shared lock, put the entries
 //! of its nodes, and record how far they came; the last one makes the index ready. A build that was
 //! ended by a crash or an error goes on when it is called again.
+//!
+//! A load makes its indexes before anybody knows of the document (`load/run.rs`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use tidegate_engine::lock::multi_granularity::X;
 
 use super::{Defined, Entry, INDEX_NAME_MAX, Index, IndexDefinition, catalog_key, key, tree_name};
 use crate::label::Label;
-use crate::store::{Document, XmlStore, XmlStoreError, XmlTransaction};
+use crate::store::{Document, Stored, XmlStore, XmlStoreError, XmlTransaction};
 
 /// Nodes that a transaction scans.
 const STRETCH: usize = 1_000;
@@ -65,9 +67,7 @@ impl XmlStore {
         definition: &IndexDefinition,
         mut progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), XmlStoreError> {
-        if name.is_empty() || name.len() > INDEX_NAME_MAX {
-            return Err(XmlStoreError::IndexName(name.len()));
-        }
+        check_name(name)?;
         self.register(document, name, definition)?;
         let mut nodes = 0;
         loop {
@@ -123,6 +123,42 @@ impl XmlStore {
             };
             Ok(document.stored.indexes.list().iter().map(state).collect())
         })
+    }
+
+    /// Makes empty indexes of a document that no catalog names yet. They are ready.
+    pub(in crate::store) fn make_indexes(
+        &self,
+        stored: &Stored,
+        definitions: &[(String, IndexDefinition)],
+    ) -> Result<Vec<NewIndex>, XmlStoreError> {
+        let document = stored.indexes.document;
+        let mut made = Vec::new();
+        for (name, definition) in definitions {
+            check_name(name)?;
+            if stored.indexes.named(name).is_some() {
+                return Err(XmlStoreError::IndexExists(name.clone()));
+            }
+            let text_max = self.text_max(stored)?;
+            let (name, definition) = (name.clone(), definition.clone());
+            let defined = Defined { text_max, name, definition, built_to: None };
+            let number = stored.indexes.next.fetch_add(1, Ordering::Relaxed);
+            let tree = self.engine.create_tree(&tree_name(document, number))?;
+            let (key, entry) = (catalog_key(document, number), defined.encode());
+            let index = Arc::new(defined.open(document, number, tree));
+            stored.indexes.push(Arc::clone(&index));
+            made.push(NewIndex { key, entry, index });
+        }
+        Ok(made)
+    }
+
+    /// Returns how long texts in keys of a document's indexes are at most.
+    fn text_max(&self, stored: &Stored) -> Result<u32, XmlStoreError> {
+        let (label_max, key_max) = (stored.rules.max_bytes(), self.engine.page_size().key_max());
+        let text_max = key_max.saturating_sub(label_max + key::BESIDE).min(key::TEXT_MAX);
+        if text_max < key::TEXT_MIN {
+            return Err(XmlStoreError::IndexKeys { label_max, key_max });
+        }
+        Ok(u32::try_from(text_max).expect("at most TEXT_MAX"))
     }
 
     /// Makes an empty index, unless there is one that is being built and has this definition.
@@ -182,6 +218,20 @@ impl XmlStore {
     }
 }
 
+/// An index of a document that is being loaded, with its entry in `xml indexes`.
+pub(in crate::store) struct NewIndex {
+    pub(in crate::store) key: [u8; 8],
+    pub(in crate::store) entry: Vec<u8>,
+    pub(in crate::store) index: Arc<Index>,
+}
+
+fn check_name(name: &str) -> Result<(), XmlStoreError> {
+    if name.is_empty() || name.len() > INDEX_NAME_MAX {
+        return Err(XmlStoreError::IndexName(name.len()));
+    }
+    Ok(())
+}
+
 impl Document<'_> {
     /// Returns whether there is an index of that name that is being built and has this definition.
     fn is_begun(&self, name: &str, definition: &IndexDefinition) -> Result<bool, XmlStoreError> {
@@ -200,14 +250,8 @@ impl Document<'_> {
         definition: &IndexDefinition,
         tree: &TreeHandle,
     ) -> Result<(), XmlStoreError> {
-        let (label_max, key_max) =
-            (self.stored.rules.max_bytes(), self.store.engine.page_size().key_max());
-        let text_max = key_max.saturating_sub(label_max + key::BESIDE).min(key::TEXT_MAX);
-        if text_max < key::TEXT_MIN {
-            return Err(XmlStoreError::IndexKeys { label_max, key_max });
-        }
         let defined = Defined {
-            text_max: u32::try_from(text_max).expect("at most TEXT_MAX"),
+            text_max: self.store.text_max(&self.stored)?,
             name: name.to_owned(),
             definition: definition.clone(),
             built_to: Some(Label::document()),
