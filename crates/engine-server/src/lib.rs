@@ -295,7 +295,7 @@ fn govern(shared: &Shared, mut governor: Governor, mut observer: Observer) {
         shared.gate.expire(now);
         warn(&shared.gate.discount(now), &mut warned, now);
         let state = |_| {
-            let locks = shared.maturity.observe(&shared.store.locks().statistics());
+            let locks = shared.maturity.observe(&shared.store.lock_statistics());
             DatabaseState { locks: Some(locks), server: None }
         };
         if let Some(adjustment) = governor.tick_with(now, state) {

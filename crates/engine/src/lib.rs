@@ -90,8 +90,8 @@ mod txn;
 pub mod wal;
 
 pub use crate::core::{
-    Durability, FORMAT_VERSION, HeadError, IndexHandle, KeyExtractor, Lockable, StoreError,
-    TreeHandle, TreeOptions,
+    Durability, FORMAT_VERSION, HeadError, IndexHandle, KeyExtractor, LabelHierarchy, LockSpace,
+    Lockable, ModeStatistics, NoHierarchy, StoreError, TreeHandle, TreeOptions,
 };
 pub use btree::{KeyLocking, LeafFill, MergePolicy, SplitPolicy, TreeShape};
 pub use buffer::{BufferError, ChangeFault, IoCounters, IoCounts};
@@ -99,8 +99,8 @@ pub use page::{BadPageSize, PageFault, PageId, PageSize, TreeId};
 pub use record::TxnId;
 pub use store::{Recovery, Store, StoreOptions};
 pub use txn::{
-    Cursor, Direction, Entry, IndexCursor, IndexEntry, Isolation, KeyValue, Range, Savepoint,
-    SortedEntries, Sorter, Transaction, TxnError, TxnOptions,
+    Cursor, Direction, Entry, IndexCursor, IndexEntry, Isolation, KeyValue, LabelLocks, Range,
+    Savepoint, SortedEntries, Sorter, Transaction, TxnError, TxnOptions,
 };
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ pub enum KeyLocking {
     #[default]
     Engine,
     /// The client, by resources and modes of its own
-    /// ([`Lockable::Client`](crate::Lockable::Client)). Transactions lock the tree in an intention
+    /// ([`LockSpace`](crate::LockSpace)). Transactions lock the tree in an intention
     /// and nothing in it: reads see what is there, as at read uncommitted, at every isolation
     /// level.
     ///

@@ -48,7 +48,8 @@ use crate::lock::{
 };
 use crate::page::TreeId;
 
-/// A resource that transactions lock.
+/// A resource that transactions lock. What a client of the store locks for itself is in a
+/// [`LockSpace`](crate::LockSpace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lockable {
     /// The store as a whole: all trees.
@@ -60,8 +61,6 @@ pub enum Lockable {
     Key(TreeId, u64),
     /// The gap above the last key of a tree.
     End(TreeId),
-    /// A resource of the client's own: a space of numbers, and a number in it.
-    Client(u32, u64),
 }
 
 // A bucket of the lock table holds two locks on the pair of cache lines that its latch is on.
@@ -95,29 +94,23 @@ pub(crate) struct KeyLocks {
     pub(crate) range_modes: RangeModes,
 }
 
-/// What the names of the client's modes begin with.
-const CLIENT: &str = "client:";
-
 impl KeyLocks {
     /// Makes an empty lock table. A transaction that holds `escalate_at` locks on the keys of a
-    /// tree locks the tree instead. `client` are modes for [`Lockable::Client`].
+    /// tree locks the tree instead.
     pub(crate) fn new(
         settings: LockSettings,
         escalate_at: Option<u32>,
-        client: Option<&ModeTable>,
     ) -> Result<KeyLocks, ModeTableError> {
-        let (mut table, range_modes) = mode_table()?;
-        if let Some(client) = client {
-            table = table.beside(CLIENT, client, range_modes.strongest)?;
-        }
+        let (table, range_modes) = mode_table()?;
         let escalation = escalate_at.map(|parts_max| Escalation {
             parent: Box::new(move |resource: &Lockable| match *resource {
                 Lockable::Key(tree, _) | Lockable::End(tree) => {
                     Some(Parent { resource: Lockable::Tree(tree), parts_max })
                 }
-                Lockable::Store | Lockable::Tree(_) | Lockable::Client(..) => None,
+                Lockable::Store | Lockable::Tree(_) => None,
             }),
             covering: Box::new(covering(&table)),
+            counts_repeats: false,
         });
         let is_whole =
             |resource: &Lockable| matches!(resource, Lockable::Store | Lockable::Tree(_));
@@ -127,11 +120,6 @@ impl KeyLocks {
             range_modes,
         })
     }
-}
-
-/// Returns the client's mode of that name.
-pub(crate) fn client_mode(table: &ModeTable, name: &str) -> Option<Mode> {
-    table.mode(&format!("{CLIENT}{name}"))
 }
 
 /// The modes of a key that say something of the gap below it.
@@ -204,10 +192,10 @@ fn pairs(coarse: &ModeTable) -> Vec<Pair> {
 fn covering(table: &ModeTable) -> impl Fn(Mode) -> Mode + Send + Sync + use<> {
     let coarse = ModeTable::multi_granularity();
     let pairs = pairs(&coarse);
-    // In the order of the table's modes; those of the client come behind.
-    let on_tree: Vec<Mode> = table.modes().zip(pairs).map(|(_, pair)| on_all(pair)).collect();
-    // A client that locks a key in a mode of its own may mean anything by it.
-    move |mode| on_tree.get(mode.index()).copied().unwrap_or(X)
+    debug_assert_eq!(table.len(), pairs.len(), "the table has a mode for every pair");
+    // In the order of the table's modes.
+    let on_tree: Vec<Mode> = pairs.into_iter().map(on_all).collect();
+    move |mode| on_tree[mode.index()]
 }
 
 fn on_all(pair: Pair) -> Mode {

@@ -8,6 +8,7 @@
 //! | `indexes` | the functions of secondary indexes, and how their entries are encoded |
 //! | `key_locks` | what can be locked, and in which modes |
 //! | `long_values` | values that are too long for a leaf |
+//! | `spaces` | what the client of the store locks for itself |
 //! | `temporary` | temporary files |
 //! | `unlocked` | an assertion about trees whose keys the client locks |
 //! | `transactions` | transactions that have logged something: commit, rollback |
@@ -19,6 +20,7 @@ mod head;
 mod indexes;
 mod key_locks;
 mod long_values;
+mod spaces;
 mod temporary;
 mod transactions;
 mod unlocked;
@@ -45,10 +47,12 @@ pub use head::{FORMAT_VERSION, HeadError};
 pub(crate) use indexes::{COMPLETE, Index, Indexes, above_entries, decode_entry, encode_secondary};
 pub use indexes::{IndexHandle, KeyExtractor};
 pub use key_locks::Lockable;
-pub(crate) use key_locks::{KeyLocks, RangeModes, client_mode, hash_key};
+pub(crate) use key_locks::{KeyLocks, RangeModes, hash_key};
 pub(crate) use long_values::{
     LACKS_PIECE, Reference, VALUE_MAX, ValueId, is_stored_apart, piece_bytes,
 };
+pub use spaces::{LabelHierarchy, LockSpace, ModeStatistics, NoHierarchy};
+pub(crate) use spaces::{LabelResource, LockSpaces};
 pub(crate) use temporary::TemporaryFiles;
 pub use transactions::Durability;
 pub(crate) use transactions::{Transactions, TxnState};
@@ -132,6 +136,26 @@ pub enum StoreError {
     /// The table of lock modes is not sound.
     #[error(transparent)]
     Modes(#[from] ModeTableError),
+    /// There is a lock space of that name.
+    #[error("there is a lock space {name} already; choose another name or replace that one")]
+    LockSpaceExists {
+        /// The name of the space.
+        name: String,
+    },
+    /// A lock space cannot be replaced while transactions use it.
+    #[error("{transactions} transactions use lock space {name}; replace it when they have ended")]
+    LockSpaceInUse {
+        /// The name of the space.
+        name: String,
+        /// Transactions that have asked for locks in it.
+        transactions: u64,
+    },
+    /// The lock space was replaced by another one.
+    #[error("lock space {name} was replaced; get the present one by `Store::lock_space`")]
+    LockSpaceReplaced {
+        /// The name of the space.
+        name: String,
+    },
     /// Transactions are under way. The number is that of the transactions.
     #[error("{0} transactions are under way; end them before the store is closed")]
     Busy(usize),
@@ -164,6 +188,7 @@ pub(crate) struct Core {
     pub(crate) catalog: Catalog,
     pub(crate) transactions: Transactions,
     pub(crate) locks: Arc<LockManager<Lockable>>,
+    pub(crate) spaces: LockSpaces,
     pub(crate) range_modes: RangeModes,
     pub(crate) indexes: Indexes,
     pub(crate) head: Mutex<Head>,
@@ -189,6 +214,7 @@ impl Core {
             allocator: PageAllocator::new(),
             transactions: Transactions::new(1),
             locks: manager,
+            spaces: LockSpaces::default(),
             range_modes,
             indexes: Indexes::default(),
             head: Mutex::new(head),

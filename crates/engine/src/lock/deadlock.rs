@@ -1,5 +1,7 @@
 //! Who gives up: deadlocks are found and broken, and who waits gives way to a higher priority.
 //!
+//! All of this is about the tables of a [group](super::group) together.
+//!
 //! # Deadlocks: found from a copy of the waits, broken only after a second look
 //! A pass copies the waits of one bucket after the other, holding one latch at a time and only for
 //! the copy, and looks for a cycle in the copy. Since locks move meanwhile, a cycle in it may never
@@ -67,21 +69,24 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::group::Tables;
 use super::queues::{LockerId, LockerState, Outcome, RequestIndex, Waiting, Woken};
 use super::table::Granted;
-use super::{LockManager, Locker, Resource, Victim};
+use super::{LockManager, Locker, Priority, Resource, Victim};
 use crate::periodic::Periodic;
 
 impl<R: Resource> LockManager<R> {
-    /// Looks for deadlocks now and breaks them. Returns how many requests it ended.
+    /// Looks for deadlocks now and breaks them, also those of which a part is in a table
+    /// [beside](LockManager::beside) this one. Returns how many requests it ended.
     pub fn break_deadlocks(&self) -> usize {
-        let waits_in = |bucket: u32| self.latch(bucket).waits(&self.rules);
-        self.break_cycles(|| (0..self.bucket_count).flat_map(waits_in).collect())
+        let tables = self.group.tables();
+        tables.break_cycles(self.settings().victim, || tables.waits())
     }
 
     /// Breaks the deadlocks that `locker`, which waits at `place`, is in or waits for.
     pub(super) fn break_deadlocks_from(&self, locker: LockerId, place: RequestIndex) -> usize {
-        self.break_cycles(|| self.waits_reached_from(locker, place))
+        let tables = self.group.tables();
+        tables.break_cycles(self.settings().victim, || tables.waits_reached_from(locker, place))
     }
 
     /// Starts a thread that calls [`break_deadlocks`](LockManager::break_deadlocks) every
@@ -98,14 +103,15 @@ impl<R: Resource> LockManager<R> {
         };
         Ok(Detector { _thread: Periodic::start("deadlock detector", detect)? })
     }
+}
 
+impl Tables {
     fn waits_reached_from(&self, locker: LockerId, place: RequestIndex) -> Vec<Waiting> {
         let mut reached = HashSet::from([locker]);
         let mut next = vec![(locker, place)];
         let mut waits = Vec::new();
         while let Some((locker, place)) = next.pop() {
-            let wait = self.latch(place.bucket).queues.wait_at(&self.rules, place.request, locker);
-            if let Some(wait) = wait {
+            if let Some(wait) = self.wait_at(place, locker) {
                 let new = wait.edges.iter().filter(|edge| reached.insert(edge.to));
                 next.extend(new.map(|edge| (edge.to, edge.place)));
                 waits.push(wait);
@@ -116,17 +122,17 @@ impl<R: Resource> LockManager<R> {
 
     /// Breaks one cycle of each copy. A locker that waited behind a victim may be in another cycle,
     /// which the copy does not show.
-    fn break_cycles(&self, copy: impl Fn() -> Vec<Waiting>) -> usize {
+    fn break_cycles(&self, by: Victim, copy: impl Fn() -> Vec<Waiting>) -> usize {
         let mut victims = 0;
         loop {
             let graph = WaitsFor::new(copy());
             let Some(cycle) = graph.cycle() else { return victims };
-            victims += usize::from(self.break_cycle(&graph, &cycle));
+            victims += usize::from(self.break_cycle(&graph, &cycle, by));
         }
     }
 
     /// Rolls one of the cycle back, if it still is one.
-    fn break_cycle(&self, graph: &WaitsFor, cycle: &[Node]) -> bool {
+    fn break_cycle(&self, graph: &WaitsFor, cycle: &[Node], by: Victim) -> bool {
         debug_assert!(!cycle.is_empty(), "a cycle has a node");
         let mut woken = Woken::default();
         let buckets = cycle.iter().map(|node| graph.wait(*node).place.bucket);
@@ -135,14 +141,14 @@ impl<R: Resource> LockManager<R> {
         let mut edges = cycle.iter().zip(following);
         let is_there = edges.all(|(waiter, blocker)| {
             let (waiter, blocker) = (graph.wait(*waiter), graph.wait(*blocker));
-            latched.is_blocked_by(&self.rules, waiter.locker, waiter.place, blocker.locker)
+            latched.is_blocked_by(waiter.locker, waiter.place, blocker.locker)
         });
-        let Some(victim) = graph.victim(cycle, self.settings().victim).filter(|_| is_there) else {
+        let Some(victim) = graph.victim(cycle, by).filter(|_| is_there) else {
             return false;
         };
         debug_assert!(cycle.iter().any(|node| graph.wait(*node).locker == victim.locker));
         tracing::debug!(victim = victim.locker.0, lockers = cycle.len(), "deadlock");
-        latched.dismiss(&self.rules, victim.place, Outcome::Deadlock, &mut woken);
+        latched.dismiss(victim.place, Outcome::Deadlock, &mut woken);
         drop(latched);
         woken.wake();
         true
@@ -152,43 +158,63 @@ impl<R: Resource> LockManager<R> {
 impl<R: Resource> Locker<R> {
     /// Rolls back what should give way, now that this locker waits at `place`; perhaps itself.
     pub(super) fn preempt(&self, place: RequestIndex) {
-        let manager = &*self.manager;
-        for low in manager.blockers_below(&self.state, place) {
-            manager.preempt(&low, &self.state);
+        let (manager, tables) = (&*self.manager, self.manager.group.tables());
+        let LockerState { id, priority, .. } = *self.state;
+        let own = Waiter { id, place, priority };
+        for low in tables.blockers_below(place, id, priority) {
+            tables.preempt(&low, own);
         }
         for (hash, resource, held) in self.held.iter() {
             let bucket = manager.bucket_of(hash);
             let granted = Granted { hash, resource, handle: held.handle, locker: &self.state };
             let high = manager.latch(bucket).blocked_above(&manager.rules, &granted);
-            if high.is_some_and(|high| manager.preempt(&self.state, &high)) {
+            let high = high.and_then(|high| Waiter::of(&high));
+            if high.is_some_and(|high| tables.preempt(&self.state, high)) {
+                return;
+            }
+        }
+        if self.state.tables() > 1 {
+            self.give_way_in_any_table(&tables);
+        }
+    }
+
+    /// Gives way to a higher priority that waits for this transaction in any table. What it holds
+    /// there is not known here, so all that wait are looked at.
+    fn give_way_in_any_table(&self, tables: &Tables) {
+        let higher = tables.waits().into_iter().filter(|wait| wait.priority > self.state.priority);
+        for Waiting { locker: id, place, priority, .. } in higher {
+            if tables.preempt(&self.state, Waiter { id, place, priority }) {
                 return;
             }
         }
     }
 }
 
-impl<R: Resource> LockManager<R> {
-    /// Lockers of lower priority that `high` waits for at `place`.
-    fn blockers_below(&self, high: &LockerState, place: RequestIndex) -> Vec<Arc<LockerState>> {
-        let bucket = self.latch(place.bucket);
-        if !bucket.queues.is_waiting(place.request, high.id) {
-            return Vec::new();
-        }
-        bucket.queues.blockers_below(&self.rules, place.request, high.priority)
-    }
+/// A locker that waits.
+#[derive(Clone, Copy)]
+struct Waiter {
+    id: LockerId,
+    place: RequestIndex,
+    priority: Priority,
+}
 
+impl Waiter {
+    fn of(locker: &LockerState) -> Option<Waiter> {
+        Some(Waiter { id: locker.id, place: locker.place()?, priority: locker.priority })
+    }
+}
+
+impl Tables {
     /// Ends the wait of `low` if it waits and is in the way of `high`. Returns whether it did.
-    fn preempt(&self, low: &LockerState, high: &LockerState) -> bool {
+    fn preempt(&self, low: &LockerState, high: Waiter) -> bool {
         debug_assert!(low.priority < high.priority, "none gives way to its like");
-        let (Some(low_place), Some(high_place)) = (low.place(), high.place()) else {
-            return false;
-        };
+        let Some(low_place) = low.place() else { return false };
         let mut woken = Woken::default();
-        let mut latched = self.latch_all([low_place.bucket, high_place.bucket].into_iter());
+        let mut latched = self.latch_all([low_place.bucket, high.place.bucket].into_iter());
         let is_in_the_way = latched.is_waiting(low.id, low_place)
-            && latched.is_blocked_by(&self.rules, high.id, high_place, low.id);
+            && latched.is_blocked_by(high.id, high.place, low.id);
         if is_in_the_way {
-            latched.dismiss(&self.rules, low_place, Outcome::Preempted, &mut woken);
+            latched.dismiss(low_place, Outcome::Preempted, &mut woken);
         }
         drop(latched);
         woken.wake();
@@ -351,15 +377,17 @@ mod tests {
 
         fn give_up(&self, locker: usize) {
             let place = self.lockers[locker].place().expect("it waits");
-            let mut bucket = self.manager.latch(place.bucket);
+            let mut bucket = self.manager.latch(place.bucket.in_table());
             let (rules, mut woken) = (&self.manager.rules, Woken::default());
             bucket.queues.dismiss(rules, place.request, Outcome::TimedOut, &mut woken);
         }
 
         fn graph(&self) -> WaitsFor {
-            let buckets = 0..self.manager.bucket_count;
-            let waits_in = |bucket| self.manager.latch(bucket).waits(&self.manager.rules);
-            WaitsFor::new(buckets.flat_map(waits_in).collect())
+            WaitsFor::new(self.manager.group.tables().waits())
+        }
+
+        fn break_cycle(&self, graph: &WaitsFor, cycle: &[Node]) -> bool {
+            self.manager.group.tables().break_cycle(graph, cycle, Victim::FewestLocks)
         }
 
         fn outcomes(&self) -> Vec<Outcome> {
@@ -382,7 +410,7 @@ mod tests {
         let table = circle_of_two();
         let graph = table.graph();
         let cycle = graph.cycle().expect("a circle");
-        assert!(table.manager.break_cycle(&graph, &cycle));
+        assert!(table.break_cycle(&graph, &cycle));
         assert_eq!(table.outcomes(), [Outcome::Waiting, Outcome::Deadlock]);
     }
 
@@ -392,9 +420,9 @@ mod tests {
         let graph = table.graph();
         let cycle = graph.cycle().expect("a circle");
         table.give_up(1);
-        assert!(!table.manager.break_cycle(&graph, &cycle), "1 does not wait");
+        assert!(!table.break_cycle(&graph, &cycle), "1 does not wait");
         table.ask(1, "c");
-        assert!(!table.manager.break_cycle(&graph, &cycle), "1 has what it waited for");
+        assert!(!table.break_cycle(&graph, &cycle), "1 has what it waited for");
         assert_eq!(table.outcomes(), [Outcome::Waiting, Outcome::TimedOut]);
     }
 
@@ -410,7 +438,7 @@ mod tests {
         let cycle = graph.cycle().expect("a circle");
         table.give_up(1);
         assert!(matches!(table.ask(1, "c"), Answer::Waiting(_)));
-        assert!(!table.manager.break_cycle(&graph, &cycle));
+        assert!(!table.break_cycle(&graph, &cycle));
         assert_eq!(table.manager.break_deadlocks(), 0);
         assert_eq!(table.outcomes()[..2], [Outcome::Waiting, Outcome::Waiting]);
     }
@@ -419,13 +447,13 @@ mod tests {
 #[cfg(test)]
 mod graph_tests {
     use super::super::Priority;
-    use super::super::queues::Edge;
+    use super::super::queues::{BucketNumber, Edge};
     use super::*;
 
     /// Returns a graph of lockers 0, 1, ...: for each its locks, its priority, and whom it waits
     /// for; `~` before a locker makes the edge soft.
     fn graph(lockers: &[(usize, u8, &str)]) -> WaitsFor {
-        let place = RequestIndex { bucket: 0, request: 0 };
+        let place = RequestIndex { bucket: BucketNumber::new(0, 0), request: 0 };
         let edge = |word: &str| {
             let to = word.trim_start_matches('~').parse().expect("a locker");
             Edge { to: LockerId(to), place, is_hard: !word.starts_with('~') }

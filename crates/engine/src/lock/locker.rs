@@ -5,7 +5,8 @@
 //! and which mode on the whole stands for one on all parts is the client's to say, in an
 //! [`Escalation`]. The locker counts the locks it holds below each resource that it holds itself.
 //! Before it asks for one more than allowed, it asks for the whole, in the mode that covers all its
-//! locks on the parts and the new one. If that is granted, the locks on the parts are released.
+//! locks on the parts and the new one. If that is granted, the locks on the parts are released, and
+//! those on the parts' parts.
 //!
 //! A part of what is locked so needs no lock: its request is answered at once and leaves no trace.
 //!
@@ -33,8 +34,8 @@ use std::time::{Duration, Instant};
 
 use super::modes::Mode;
 use super::queues::{
-    Answer, Handle, IfBusy, LockerId, LockerState, LockerWatch, NewRequest, Outcome, RequestIndex,
-    Woken,
+    Answer, BucketNumber, Handle, IfBusy, LockerId, LockerState, LockerWatch, NewRequest, Outcome,
+    RequestIndex, Woken,
 };
 use super::table::Granted;
 use super::{Escalation, LockError, LockManager, Parent, Priorities, Resource, Wait};
@@ -63,7 +64,8 @@ pub(super) struct Held {
     pub(super) handle: Handle,
     /// It is counted at the intents of its resource.
     is_strong: bool,
-    /// Locks held on parts of it, where there is an escalation.
+    /// Locks held on parts of it, where there is an escalation, and requests for it when it was
+    /// held, where those count.
     pub(super) parts: u32,
     /// How many those were when an escalation was last refused.
     pub(super) refused_at: u32,
@@ -98,8 +100,24 @@ struct GrantEffects {
 impl<R: Resource> Locker<R> {
     pub(super) fn new(manager: Arc<LockManager<R>>, state: LockerState) -> Locker<R> {
         let state = Arc::new(state);
+        Locker::with_state(manager, state)
+    }
+
+    fn with_state(manager: Arc<LockManager<R>>, state: Arc<LockerState>) -> Locker<R> {
         let (held, woken) = (HashSlab::new(), Woken::default());
         Locker { manager, state, held, woken, is_preempted: false, last_whole: None }
+    }
+
+    /// Returns a locker of the same transaction for a table [beside](LockManager::beside) its own:
+    /// a deadlock that leads through locks of both is found. One thread at a time uses the two.
+    ///
+    /// # Panics
+    /// If the table is not beside this locker's.
+    #[must_use]
+    pub fn beside<Q: Resource>(&self, manager: &Arc<LockManager<Q>>) -> Locker<Q> {
+        assert!(Arc::ptr_eq(&self.manager.group, &manager.group), "the two are in one group");
+        self.state.count_table();
+        Locker::with_state(Arc::clone(manager), Arc::clone(&self.state))
     }
 
     /// Returns the number of this locker, as it stands in [queues](LockManager::queue).
@@ -170,6 +188,7 @@ impl<R: Resource> Locker<R> {
         let granted = Granted { hash, resource, handle, locker: &self.state };
         self.manager.take_back(&granted, is_strong, &mut self.woken);
         self.held.remove(at);
+        self.state.count_less(1);
         self.count_less(resource);
         true
     }
@@ -180,6 +199,7 @@ impl<R: Resource> Locker<R> {
             let granted = Granted { hash, resource, handle: held.handle, locker: &self.state };
             self.manager.take_back(&granted, held.is_strong, &mut self.woken);
         }
+        self.state.count_less(self.held.len());
         self.held.clear();
         self.last_whole = None;
         self.is_preempted = false;
@@ -202,6 +222,14 @@ impl<R: Resource> Locker<R> {
     #[must_use]
     pub fn count(&self) -> usize {
         self.held.len()
+    }
+
+    /// Returns how many requests count towards an escalation to `resource`: the locks held on parts
+    /// of it, taken while it was held, and repeated requests for it where
+    /// [they count](Escalation::counts_repeats). 0 for what is not held.
+    #[must_use]
+    pub fn requests(&self, resource: &R) -> u32 {
+        self.held.find(hash_of(resource), resource).map_or(0, |at| self.held[at].parts)
     }
 
     /// Returns a view of this locker for other threads.
@@ -234,7 +262,8 @@ impl<R: Resource> Locker<R> {
         let asked = mode;
         let mode = before.map_or(mode, |before| self.manager.modes().convert(before, mode));
         debug_assert!(self.manager.modes().covers(mode, asked), "a conversion covers its parts");
-        if before == Some(mode) {
+        if let Some(at) = held.filter(|_| before == Some(mode)) {
+            self.count_repeat(at);
             return Ok(RequestOutcome::Granted);
         }
         let whole = match self.cover(resource, mode, held.is_some())? {
@@ -252,7 +281,8 @@ impl<R: Resource> Locker<R> {
                 Ok(RequestOutcome::Granted)
             }
             Answer::Waiting(request) => {
-                let place = RequestIndex { bucket: self.manager.bucket_of(hash), request };
+                let bucket = BucketNumber::new(self.manager.number, self.manager.bucket_of(hash));
+                let place = RequestIndex { bucket, request };
                 Ok(RequestOutcome::Waiting(Pending { kept, place }))
             }
             Answer::Refused => {
@@ -291,9 +321,16 @@ impl<R: Resource> Locker<R> {
         debug_assert!(self.held.find(hash, resource).is_none(), "a lock is held once");
         let held = Held { mode, handle, is_strong, parts: 0, refused_at: 0 };
         self.held.insert(hash, resource.clone(), held);
-        self.state.set_locks(self.held.len());
+        self.state.count_lock();
         if let Some(whole) = whole {
             self.held[whole].parts += 1;
+        }
+    }
+
+    /// Counts a request for what is held already.
+    fn count_repeat(&mut self, at: u32) {
+        if self.manager.escalation.as_ref().is_some_and(|escalation| escalation.counts_repeats) {
+            self.held[at].parts += 1;
         }
     }
 
@@ -329,8 +366,7 @@ impl<R: Resource> Locker<R> {
     /// Waits for a request that is in its queue.
     fn wait(&mut self, resource: &R, pending: &Pending, wait: Wait) -> Result<(), LockError> {
         let began = Instant::now();
-        let locks = self.held.len();
-        self.state.set_locks(locks);
+        let locks = self.state.locks();
         if self.manager.settings().priorities == Priorities::PreemptOnWait {
             self.preempt(pending.place);
         }
@@ -339,7 +375,7 @@ impl<R: Resource> Locker<R> {
         }
         self.manager.counters.0.begin_wait(locks);
         let outcome = self.sleep(pending.place, began, wait.at_most(self.manager.settings()));
-        self.manager.counters.0.end_wait(locks, began.elapsed(), outcome);
+        self.manager.counters.0.end_wait(locks, pending.kept.mode, began.elapsed(), outcome);
         debug_assert!(self.state.place().is_none(), "a wait that is over has no place");
         debug_assert_ne!(outcome, Outcome::Waiting, "who sleeps is woken by an end");
         if outcome == Outcome::Granted {
@@ -380,7 +416,7 @@ impl<R: Resource> Locker<R> {
 
     /// Takes the request out of its queue, unless the wait has ended already.
     fn give_up(&mut self, place: RequestIndex) -> Outcome {
-        let mut bucket = self.manager.latch(place.bucket);
+        let mut bucket = self.manager.latch(place.bucket.in_table());
         if self.state.outcome() == Outcome::Waiting {
             let rules = &self.manager.rules;
             bucket.queues.dismiss(rules, place.request, Outcome::TimedOut, &mut self.woken);
@@ -404,6 +440,20 @@ impl<R: Resource> Debug for Locker<R> {
             .field("id", &self.state.id)
             .field("locks", &self.held.len())
             .finish_non_exhaustive()
+    }
+}
+
+impl<R: Resource> Escalation<R> {
+    /// Returns the mode on `whole` that covers `mode` on `resource`; `None` unless the one contains
+    /// the other.
+    fn covering_on(&self, whole: &R, resource: &R, mode: Mode) -> Option<Mode> {
+        let mut mode = (self.covering)(mode);
+        let mut above = (self.parent)(resource)?.resource;
+        while above != *whole {
+            mode = (self.covering)(mode);
+            above = (self.parent)(&above)?.resource;
+        }
+        Some(mode)
     }
 }
 
@@ -434,15 +484,22 @@ impl<R: Resource> Locker<R> {
         let place = self.find_whole(&whole);
         self.last_whole = place;
         let modes = self.manager.modes();
-        let is_covered = place.is_some_and(|at| modes.covers(self.held[at].mode, strong));
-        if is_covered || self.is_below(escalation, &whole, strong) {
+        // What contains what is held was looked at when that was asked for.
+        let is_covered = match place {
+            Some(at) => modes.covers(self.held[at].mode, strong),
+            None => self.is_below(escalation, &whole, strong),
+        };
+        if is_covered {
             return Ok(Cover::Whole);
         }
         let Some(at) = place else { return Ok(Cover::None) };
         let Held { parts, refused_at, .. } = self.held[at];
         let is_due = parts >= refused_at.saturating_add(parts_max.max(1));
-        if is_due && !is_held && self.escalate(&whole, mode)? {
-            return Ok(Cover::Whole);
+        if is_due && !is_held {
+            let is_below = self.is_below(escalation, &whole, strong);
+            if is_below || self.escalate(&whole, mode)? {
+                return Ok(Cover::Whole);
+            }
         }
         Ok(Cover::Part(at))
     }
@@ -477,8 +534,8 @@ impl<R: Resource> Locker<R> {
         let mut strong = (escalation.covering)(mode);
         let mut parts = Vec::new();
         for (resource, mode) in self.locks() {
-            if (escalation.parent)(resource).is_some_and(|parent| parent.resource == *whole) {
-                strong = manager.modes().convert(strong, (escalation.covering)(mode));
+            if let Some(covering) = escalation.covering_on(whole, resource, mode) {
+                strong = manager.modes().convert(strong, covering);
                 parts.push(resource.clone());
             }
         }

@@ -22,6 +22,7 @@
 //! | `table` | where a lock is written down: buckets, sole locks' places, intentions' stripes |
 //! | `locker` | the locks of one transaction; waiting; escalation |
 //! | [`deadlock`] | who gives up: the search for deadlocks, and preemption |
+//! | `group` | tables that are searched for deadlocks together |
 //!
 //! # Example
 //! Two readers of a row that both come to write it:
@@ -75,6 +76,7 @@
 //!   resource. If one of those panics, the table is not to be used any more.
 
 pub mod deadlock;
+mod group;
 mod locker;
 pub mod modes;
 mod queues;
@@ -83,20 +85,22 @@ mod table;
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
 use std::hash::Hash;
-use std::sync::Arc;
+use std::iter::Sum;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use thiserror::Error;
 
 use crate::hash_slab::hash_of;
-use queues::{LockerState, Outcome, Rules};
+use group::TableGroup;
+use queues::{BucketNumber, LockerState, Outcome, Rules};
 use table::{Bucket, Intent, Intents, Load, own_stripe};
 
 pub use deadlock::Detector;
 pub use locker::Locker;
-pub use modes::{Mode, ModeTable, ModeTableError, multi_granularity};
+pub use modes::{MODES_MAX, Mode, ModeTable, ModeTableError, multi_granularity};
 pub use queues::{LockQueue, LockRequest, LockerId, LockerWatch};
 
 /// Why a lock was not granted. The same transaction may well succeed when it is tried again.
@@ -209,6 +213,8 @@ pub struct Escalation<R> {
     pub parent: ParentOf<R>,
     /// The mode on the parent that covers a mode on every part.
     pub covering: Box<dyn Fn(Mode) -> Mode + Send + Sync>,
+    /// Whether a request for a whole that is held already counts as one for a part of it.
+    pub counts_repeats: bool,
 }
 
 /// A resource that contains others.
@@ -229,7 +235,6 @@ pub struct Hierarchy<R> {
     pub escalation: Option<Escalation<R>>,
 }
 
-/// A lock table, see the [module](super).
 /// A lock table, see the [module](self).
 pub struct LockManager<R> {
     /// A power of two of them.
@@ -240,8 +245,15 @@ pub struct LockManager<R> {
     escalation: Option<Escalation<R>>,
     intents: Intents<R>,
     counters: Padded<Counters>,
-    /// Lockers made so far.
-    lockers: Padded<AtomicU64>,
+    group: Arc<TableGroup>,
+    /// The number in the group.
+    number: u32,
+}
+
+impl<R> Drop for LockManager<R> {
+    fn drop(&mut self) {
+        self.group.leave(self.number);
+    }
 }
 
 impl<R: Resource> LockManager<R> {
@@ -259,18 +271,43 @@ impl<R: Resource> LockManager<R> {
         settings: LockSettings,
         hierarchy: Hierarchy<R>,
     ) -> Arc<LockManager<R>> {
+        LockManager::in_group(Arc::default(), modes, settings, hierarchy)
+    }
+
+    /// Returns an empty lock table for resources of another kind, in other modes, with the same
+    /// settings. A transaction that uses both has a locker in each
+    /// ([`Locker::beside`]), and deadlocks that lead through both are found.
+    #[must_use]
+    pub fn beside<Q: Resource>(
+        &self,
+        modes: ModeTable,
+        hierarchy: Hierarchy<Q>,
+    ) -> Arc<LockManager<Q>> {
+        LockManager::in_group(Arc::clone(&self.group), modes, self.settings, hierarchy)
+    }
+
+    fn in_group(
+        group: Arc<TableGroup>,
+        modes: ModeTable,
+        settings: LockSettings,
+        hierarchy: Hierarchy<R>,
+    ) -> Arc<LockManager<R>> {
         let bucket_count = settings.buckets.clamp(2, 1 << 16).next_power_of_two();
-        let bucket = |number| Padded(Mutex::new(Bucket::new(number)));
         let Hierarchy { is_whole, escalation } = hierarchy;
-        Arc::new(LockManager {
-            intents: Intents::new(modes.intents(), is_whole),
-            escalation,
-            buckets: (0..bucket_count).map(bucket).collect(),
-            bucket_count,
-            rules: Rules { modes, priorities: settings.priorities },
-            settings,
-            counters: Padded(Counters::default()),
-            lockers: Padded(AtomicU64::new(0)),
+        Arc::new_cyclic(|own: &Weak<LockManager<R>>| {
+            let number = group.join(own.clone());
+            let bucket = |at| Padded(Mutex::new(Bucket::new(BucketNumber::new(number, at))));
+            LockManager {
+                intents: Intents::new(modes.intents(), is_whole),
+                escalation,
+                buckets: (0..bucket_count).map(bucket).collect(),
+                bucket_count,
+                rules: Rules { modes, priorities: settings.priorities },
+                settings,
+                counters: Padded(Counters::default()),
+                group,
+                number,
+            }
         })
     }
 
@@ -337,11 +374,19 @@ impl<R: Resource> LockManager<R> {
         self.counters.0.with(self.intents.loads().chain(loads))
     }
 
+    /// Returns what the waits for each mode came to, without modes that were not waited for. It is
+    /// counted under the mode waited for: for a conversion, what it gives.
+    #[must_use]
+    pub fn waits_by_mode(&self) -> Vec<ModeWaits> {
+        let counted = self.modes().modes().map(|mode| self.counters.0.waits_for(mode));
+        counted.filter(|counted| counted.waits > 0).collect()
+    }
+
     /// Returns a handle for one transaction. Its age counts from here: a transaction that is tried
     /// again under the same handle keeps its age, and a new one should get a new handle.
     #[must_use]
     pub fn locker(self: &Arc<Self>, priority: Priority) -> Locker<R> {
-        let id = LockerId(self.lockers.0.fetch_add(1, Ordering::Relaxed));
+        let id = self.group.next_locker();
         Locker::new(Arc::clone(self), LockerState::new(id, priority, own_stripe()))
     }
 }
@@ -386,8 +431,45 @@ pub struct LockStatistics {
     /// Threads that sleep now: those of `waiting` that are done looking around, and those that were
     /// granted their lock and are not awake yet.
     pub asleep: u64,
-    /// Locks held now by lockers that wait.
+    /// Locks held now by lockers that wait in this table, whatever the tables that the locks are
+    /// in.
     pub held_by_waiting: u64,
+}
+
+impl Sum for LockStatistics {
+    /// Returns the statistics of several tables together.
+    fn sum<I: Iterator<Item = LockStatistics>>(tables: I) -> LockStatistics {
+        tables.fold(LockStatistics::default(), |one, other| LockStatistics {
+            requests: one.requests + other.requests,
+            waits: one.waits + other.waits,
+            wait_time: one.wait_time + other.wait_time,
+            deadlocks: one.deadlocks + other.deadlocks,
+            timeouts: one.timeouts + other.timeouts,
+            preemptions: one.preemptions + other.preemptions,
+            escalations: one.escalations + other.escalations,
+            held: one.held + other.held,
+            waiting: one.waiting + other.waiting,
+            asleep: one.asleep + other.asleep,
+            held_by_waiting: one.held_by_waiting + other.held_by_waiting,
+        })
+    }
+}
+
+/// What the waits for one mode came to since the start. Waits under way are not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModeWaits {
+    /// The mode waited for.
+    pub mode: Mode,
+    /// Waits that are over.
+    pub waits: u64,
+    /// Time spent in them.
+    pub wait_time: Duration,
+    /// Waits that ended because of a deadlock.
+    pub deadlocks: u64,
+    /// Waits that ended because they took too long.
+    pub timeouts: u64,
+    /// Waits that ended in favour of a higher priority.
+    pub preemptions: u64,
 }
 
 impl LockStatistics {
@@ -406,16 +488,36 @@ impl LockStatistics {
 }
 
 /// What is counted outside of the buckets, by those who wait.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counters {
+    waits: AtomicU64,
+    escalations: AtomicU64,
+    asleep: AtomicU64,
+    held_by_waiting: AtomicU64,
+    /// Waits that are over, by the mode waited for.
+    over: Box<[WaitCounters; MODES_MAX]>,
+}
+
+/// Waits that are over.
+#[derive(Debug, Default)]
+struct WaitCounters {
     waits: AtomicU64,
     wait_ns: AtomicU64,
     deadlocks: AtomicU64,
     timeouts: AtomicU64,
     preemptions: AtomicU64,
-    escalations: AtomicU64,
-    asleep: AtomicU64,
-    held_by_waiting: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            waits: AtomicU64::default(),
+            escalations: AtomicU64::default(),
+            asleep: AtomicU64::default(),
+            held_by_waiting: AtomicU64::default(),
+            over: Box::new(std::array::from_fn(|_| WaitCounters::default())),
+        }
+    }
 }
 
 impl Counters {
@@ -427,16 +529,18 @@ impl Counters {
     }
 
     /// Records that its wait is over, and how long it was.
-    fn end_wait(&self, locks: usize, waited: Duration, outcome: Outcome) {
+    fn end_wait(&self, locks: usize, mode: Mode, waited: Duration, outcome: Outcome) {
         let asleep = self.asleep.fetch_sub(1, Ordering::Relaxed);
         let held = self.held_by_waiting.fetch_sub(locks as u64, Ordering::Relaxed);
         debug_assert!(asleep > 0 && held >= locks as u64, "a wait that ends has begun");
         let waited = u64::try_from(waited.as_nanos()).expect("a wait is shorter than 584 years");
-        self.wait_ns.fetch_add(waited, Ordering::Relaxed);
+        let over = &self.over[mode.index()];
+        over.waits.fetch_add(1, Ordering::Relaxed);
+        over.wait_ns.fetch_add(waited, Ordering::Relaxed);
         let reason = match outcome {
-            Outcome::Deadlock => &self.deadlocks,
-            Outcome::TimedOut => &self.timeouts,
-            Outcome::Preempted => &self.preemptions,
+            Outcome::Deadlock => &over.deadlocks,
+            Outcome::TimedOut => &over.timeouts,
+            Outcome::Preempted => &over.preemptions,
             Outcome::Granted | Outcome::Waiting => return,
         };
         reason.fetch_add(1, Ordering::Relaxed);
@@ -446,15 +550,30 @@ impl Counters {
         self.escalations.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Returns what the waits for a mode came to.
+    fn waits_for(&self, mode: Mode) -> ModeWaits {
+        let over = &self.over[mode.index()];
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ModeWaits {
+            mode,
+            waits: read(&over.waits),
+            wait_time: Duration::from_nanos(read(&over.wait_ns)),
+            deadlocks: read(&over.deadlocks),
+            timeouts: read(&over.timeouts),
+            preemptions: read(&over.preemptions),
+        }
+    }
+
     /// Returns the statistics, together with what the buckets count.
     fn with(&self, loads: impl Iterator<Item = Load>) -> LockStatistics {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let sum = |of: fn(&WaitCounters) -> &AtomicU64| self.over.iter().map(of).map(read).sum();
         let own = LockStatistics {
             waits: read(&self.waits),
-            wait_time: Duration::from_nanos(read(&self.wait_ns)),
-            deadlocks: read(&self.deadlocks),
-            timeouts: read(&self.timeouts),
-            preemptions: read(&self.preemptions),
+            wait_time: Duration::from_nanos(sum(|over| &over.wait_ns)),
+            deadlocks: sum(|over| &over.deadlocks),
+            timeouts: sum(|over| &over.timeouts),
+            preemptions: sum(|over| &over.preemptions),
             escalations: read(&self.escalations),
             asleep: read(&self.asleep),
             held_by_waiting: read(&self.held_by_waiting),

@@ -205,51 +205,6 @@ impl ModeTable {
         }
     }
 
-    /// Returns a table with the modes of this one and behind them those of `other`, with `prefix`
-    /// before their names, for a lock table with resources of two kinds. No mode of one goes with
-    /// one of the other, and a conversion from one to the other gives `strongest`, which must go
-    /// with none of its own.
-    ///
-    /// # Errors
-    /// There are too many modes, two have one name, or `strongest` is compatible with another mode.
-    pub fn beside(
-        &self,
-        prefix: &str,
-        other: &ModeTable,
-        strongest: Mode,
-    ) -> Result<ModeTable, ModeTableError> {
-        let behind = other.names.iter().map(|name| format!("{prefix}{name}"));
-        let names: Vec<String> = self.names.iter().cloned().chain(behind).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        check_names("joined", &names)?;
-        let mut joined = ModeTable::unread(&names);
-        joined.conversions = [[strongest; MODES_MAX]; MODES_MAX];
-        joined.copy(self, 0);
-        joined.copy(other, self.rows());
-        joined.find_clashes();
-        joined.check()?;
-        Ok(joined)
-    }
-
-    fn rows(&self) -> u8 {
-        u8::try_from(self.names.len()).expect("a table has at most 64 modes")
-    }
-
-    /// Takes over what another table says of its modes, which begin at row `offset` here.
-    fn copy(&mut self, from: &ModeTable, offset: u8) {
-        let here = |mode: Mode| Mode(mode.0 + offset);
-        for (held, requested) in
-            from.modes().flat_map(|held| from.modes().map(move |mode| (held, mode)))
-        {
-            if from.is_compatible(requested, held) {
-                let conflicts = &mut self.conflicts[here(requested).index()];
-                *conflicts = conflicts.without(here(held));
-            }
-            let result = here(from.convert(held, requested));
-            self.conversions[here(held).index()][here(requested).index()] = result;
-        }
-    }
-
     fn read_conversions(&mut self, grid: &Grid<'_>) -> Result<(), ModeTableError> {
         for (requested, held, cell) in grid.cells() {
             let result = self.mode(cell).ok_or_else(|| {
@@ -320,8 +275,8 @@ impl ModeTable {
 
     /// Returns all modes, in the order of the table.
     pub fn modes(&self) -> impl Iterator<Item = Mode> + use<> {
-        let count = self.rows();
-        (0..count).map(Mode)
+        let count = self.names.len();
+        (0..).map(Mode).take(count)
     }
 
     /// Returns the mode of this name.

@@ -51,10 +51,32 @@ impl fmt::Display for LockerId {
     }
 }
 
-/// Where a request is: a bucket of the lock table and an index in it.
+/// A bucket of a lock table: the number of the table in its [group](super::group), and that of the
+/// bucket in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct BucketNumber(u32);
+
+impl BucketNumber {
+    /// Returns the number of a bucket of a table, where both are below 65,536.
+    pub(super) fn new(table: u32, bucket: u32) -> BucketNumber {
+        debug_assert!(table < 1 << 16 && bucket < 1 << 16, "a half has 16 bits");
+        BucketNumber(table << 16 | bucket)
+    }
+
+    pub(super) fn table(self) -> u32 {
+        self.0 >> 16
+    }
+
+    /// Returns the number of the bucket in its table.
+    pub(super) fn in_table(self) -> u32 {
+        self.0 & 0xffff
+    }
+}
+
+/// Where a request is: a bucket of a lock table and an index in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestIndex {
-    pub(super) bucket: u32,
+    pub(super) bucket: BucketNumber,
     pub(super) request: u32,
 }
 
@@ -63,12 +85,13 @@ const NOWHERE: u64 = u64::MAX;
 
 impl RequestIndex {
     fn pack(self) -> u64 {
-        u64::from(self.bucket) << 32 | u64::from(self.request)
+        u64::from(self.bucket.0) << 32 | u64::from(self.request)
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the two halves are wanted")]
     fn unpack(packed: u64) -> Option<RequestIndex> {
-        let place = RequestIndex { bucket: (packed >> 32) as u32, request: packed as u32 };
+        let bucket = BucketNumber((packed >> 32) as u32);
+        let place = RequestIndex { bucket, request: packed as u32 };
         (packed != NOWHERE).then_some(place)
     }
 }
@@ -103,8 +126,10 @@ pub(super) struct LockerState {
     pub(super) stripe: usize,
     outcome: AtomicU8,
     place: AtomicU64,
-    /// Locks held; those released early are counted until the next is taken.
+    /// Locks held, in all tables.
     locks: AtomicUsize,
+    /// Lockers of this transaction, each of another table.
+    tables: AtomicUsize,
     /// The thread to wake.
     thread: Mutex<Option<Thread>>,
 }
@@ -118,6 +143,7 @@ impl LockerState {
             outcome: AtomicU8::new(Outcome::Granted as u8),
             place: AtomicU64::new(NOWHERE),
             locks: AtomicUsize::new(0),
+            tables: AtomicUsize::new(1),
             thread: Mutex::new(None),
         }
     }
@@ -138,8 +164,25 @@ impl LockerState {
         self.locks.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_locks(&self, locks: usize) {
-        self.locks.store(locks, Ordering::Relaxed);
+    /// Counts a lock that was granted. Only the thread of the transaction counts.
+    pub(super) fn count_lock(&self) {
+        self.locks.store(self.locks() + 1, Ordering::Relaxed);
+    }
+
+    /// Counts locks that were given up.
+    pub(super) fn count_less(&self, locks: usize) {
+        debug_assert!(self.locks() >= locks, "what is given up was held");
+        self.locks.store(self.locks() - locks, Ordering::Relaxed);
+    }
+
+    /// Returns in how many tables the transaction has a locker, or had.
+    pub(super) fn tables(&self) -> usize {
+        self.tables.load(Ordering::Relaxed)
+    }
+
+    /// Records that the transaction has a locker in one more table.
+    pub(super) fn count_table(&self) {
+        self.tables.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records that the calling thread is about to wait at `place`, whose bucket is latched.
@@ -167,7 +210,7 @@ impl LockerState {
 pub struct LockerWatch(pub(super) Arc<LockerState>);
 
 impl LockerWatch {
-    /// Locks held. Those released early are counted until the next is taken.
+    /// Returns how many locks are held, in all tables in which the transaction locks.
     #[must_use]
     pub fn locks(&self) -> usize {
         self.0.locks()
@@ -247,7 +290,7 @@ pub(super) enum Answer {
 /// - The first in a queue waits for a holder.
 pub(super) struct Queues<R> {
     /// The number of the bucket.
-    number: u32,
+    number: BucketNumber,
     heads: HashSlab<R, Head>,
     requests: Vec<Request>,
     /// The first vacant request; vacant ones are chained by `next`.
@@ -288,7 +331,7 @@ struct Request {
 }
 
 impl<R: Eq + Hash + Clone> Queues<R> {
-    pub(super) fn new(number: u32) -> Queues<R> {
+    pub(super) fn new(number: BucketNumber) -> Queues<R> {
         Queues {
             number,
             heads: HashSlab::new(),

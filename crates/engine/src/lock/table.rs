@@ -67,8 +67,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::modes::{Mode, ModeSet};
 use super::queues::{
-    Answer, Handle, IfBusy, LockQueue, LockRequest, LockerId, LockerState, NewRequest, Outcome,
-    Queues, RequestIndex, Rules, Waiting, Woken,
+    Answer, BucketNumber, Handle, IfBusy, LockQueue, LockRequest, LockerState, NewRequest, Queues,
+    Rules, Waiting, Woken,
 };
 use super::{LockManager, Padded, Resource};
 
@@ -152,55 +152,6 @@ impl<R: Resource> LockManager<R> {
         debug_assert!(bucket < self.bucket_count, "a hash is masked");
         self.buckets[bucket as usize].0.lock()
     }
-
-    /// Latches several buckets, each named as often as one likes. The order of their numbers keeps
-    /// two who do so from waiting for each other.
-    pub(super) fn latch_all(&self, buckets: impl Iterator<Item = u32>) -> Latched<'_, R> {
-        let mut numbers: Vec<u32> = buckets.collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        debug_assert!(numbers.iter().all(|number| *number < self.bucket_count));
-        Latched(numbers.into_iter().map(|number| (number, self.latch(number))).collect())
-    }
-}
-
-/// Several buckets that stand still.
-pub(super) struct Latched<'a, R>(Vec<(u32, MutexGuard<'a, Bucket<R>>)>);
-
-impl<R: Resource> Latched<'_, R> {
-    /// Returns whether `waiter` waits at `place` and `blocker` is one whom it waits for.
-    pub(super) fn is_blocked_by(
-        &mut self,
-        rules: &Rules,
-        waiter: LockerId,
-        place: RequestIndex,
-        blocker: LockerId,
-    ) -> bool {
-        let bucket = self.bucket(place.bucket);
-        bucket.queues.is_waiting(place.request, waiter)
-            && bucket.queues.is_blocked_by(rules, place.request, blocker)
-    }
-
-    /// Returns whether `waiter` waits at `place`.
-    pub(super) fn is_waiting(&mut self, waiter: LockerId, place: RequestIndex) -> bool {
-        self.bucket(place.bucket).queues.is_waiting(place.request, waiter)
-    }
-
-    /// Ends the wait at `place`, which was seen to be there under these latches.
-    pub(super) fn dismiss(
-        &mut self,
-        rules: &Rules,
-        place: RequestIndex,
-        outcome: Outcome,
-        woken: &mut Woken,
-    ) {
-        self.bucket(place.bucket).queues.dismiss(rules, place.request, outcome, woken);
-    }
-
-    fn bucket(&mut self, number: u32) -> &mut Bucket<R> {
-        let latched = self.0.iter_mut().find(|(latched, _)| *latched == number);
-        latched.map(|(_, bucket)| &mut **bucket).expect("only latched buckets are asked for")
-    }
 }
 
 /// Places for sole locks: as many as fit the cache lines of the latch, for small resources.
@@ -241,7 +192,7 @@ enum Found {
 }
 
 impl<R: Eq + Hash + Clone> Bucket<R> {
-    pub(super) fn new(number: u32) -> Bucket<R> {
+    pub(super) fn new(number: BucketNumber) -> Bucket<R> {
         Bucket {
             sole: [const { None }; PLACES],
             has_queues: false,
@@ -590,6 +541,7 @@ mod bucket_tests {
     use std::mem::size_of;
 
     use super::super::modes::multi_granularity::{IS, S, X};
+    use super::super::queues::LockerId;
     use super::super::{ModeTable, Priorities, Priority};
     use super::*;
 
@@ -626,7 +578,7 @@ mod bucket_tests {
     #[test]
     fn a_sole_lock_is_found_where_it_has_moved() {
         let ([one, other], rules, mut woken) = (lockers(), rules(), Woken::default());
-        let mut bucket = Bucket::new(0);
+        let mut bucket = Bucket::new(BucketNumber::new(0, 0));
         assert_eq!(bucket.ask(&rules, &ask(&"a", S, &one)), Answer::Granted(Handle::Sole));
         let shared = bucket.ask(&rules, &ask(&"a", S, &other));
         assert!(matches!(shared, Answer::Granted(Handle::Request(_))), "{shared:?}");
@@ -645,7 +597,7 @@ mod bucket_tests {
     #[test]
     fn there_are_places_for_a_few_and_queues_for_all() {
         let ([one, _], rules, mut woken) = (lockers(), rules(), Woken::default());
-        let mut bucket = Bucket::new(0);
+        let mut bucket = Bucket::new(BucketNumber::new(0, 0));
         let names = ["a", "b", "c", "d"];
         let handles = names.map(|name| match bucket.ask(&rules, &ask(&name, X, &one)) {
             Answer::Granted(handle) => handle,

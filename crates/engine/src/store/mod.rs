@@ -20,11 +20,11 @@ use crate::allocator::PageAllocator;
 use crate::btree::TreeShape;
 use crate::buffer::{DOUBLEWRITE, DoubleWrite, PAGES, Pool};
 use crate::core::{
-    Catalog, Checkpoint, Core, Head, IndexHandle, KeyExtractor, KeyLocks, Lockable, StoreError,
-    TemporaryFiles, TreeHandle, TreeOptions, client_mode,
+    Catalog, Checkpoint, Core, Head, IndexHandle, KeyExtractor, KeyLocks, LabelHierarchy,
+    LockSpace, Lockable, StoreError, TemporaryFiles, TreeHandle, TreeOptions,
 };
 use crate::disk::{Claim, Disk, File, FileDisk, IoMode, Open};
-use crate::lock::{Detector, LockManager, LockSettings, Mode, ModeTable};
+use crate::lock::{Detector, LockManager, LockSettings, LockStatistics, ModeTable};
 use crate::page::{PageId, PageSize, Seed};
 use crate::periodic::Periodic;
 use crate::record::{CheckpointTables, Record};
@@ -59,8 +59,6 @@ pub struct StoreOptions {
     /// A transaction that holds so many locks on keys of a tree locks the tree in their place, if
     /// no other transaction is in its way; `None` for never. `SQL Server` does so at 5,000 as well.
     pub escalate_at: Option<u32>,
-    /// Modes of the client's own, for [`Lockable::Client`]; see [`Store::client_mode`].
-    pub client_modes: Option<ModeTable>,
     /// A checkpoint is taken when so many bytes were logged since the last one.
     pub checkpoint_bytes: u64,
     /// Whether a thread writes pages ahead of need and takes checkpoints; without, only
@@ -78,7 +76,6 @@ impl Default for StoreOptions {
             locks: LockSettings { check_on_block: true, ..LockSettings::default() },
             detect_every: Some(Duration::from_millis(10)),
             escalate_at: Some(5_000),
-            client_modes: None,
             checkpoint_bytes: 512 << 20,
             background: true,
         }
@@ -94,7 +91,6 @@ setters! {
         locks: LockSettings,
         detect_every: Option<Duration>,
         escalate_at: Option<u32>,
-        client_modes: Option<ModeTable>,
         checkpoint_bytes: u64,
         background: bool,
     }
@@ -478,6 +474,54 @@ impl Store {
     }
 }
 
+/// What the client of the store locks for itself.
+impl Store {
+    /// Makes a space of labels that transactions lock by [`Transaction::locks_in`], in modes of its
+    /// own. It lives as long as the store is open, and is not stored.
+    ///
+    /// # Errors
+    /// [`StoreError::LockSpaceExists`].
+    pub fn create_lock_space(
+        &self,
+        name: &str,
+        modes: ModeTable,
+        hierarchy: Arc<dyn LabelHierarchy>,
+    ) -> Result<LockSpace, StoreError> {
+        self.core.create_lock_space(name, modes, hierarchy)
+    }
+
+    /// Replaces a space by one with the same name, other modes and another hierarchy. From then on
+    /// requests in the old one fail with [`StoreError::LockSpaceReplaced`].
+    ///
+    /// # Errors
+    /// [`StoreError::LockSpaceInUse`] while a transaction that has used the space is under way,
+    /// even one that has released its locks; [`StoreError::LockSpaceReplaced`];
+    /// [`TxnError::OtherStore`].
+    pub fn replace_lock_space(
+        &self,
+        space: &LockSpace,
+        modes: ModeTable,
+        hierarchy: Arc<dyn LabelHierarchy>,
+    ) -> Result<LockSpace, TxnError> {
+        if !space.is_of(&self.core) {
+            return Err(TxnError::OtherStore);
+        }
+        Ok(self.core.replace_lock_space(space, modes, hierarchy)?)
+    }
+
+    /// Returns the present space of that name, if there is one.
+    #[must_use]
+    pub fn lock_space(&self, name: &str) -> Option<LockSpace> {
+        self.lock_spaces().into_iter().find(|space| space.name() == name)
+    }
+
+    /// Returns the present spaces, in the order in which their names came up.
+    #[must_use]
+    pub fn lock_spaces(&self) -> Vec<LockSpace> {
+        self.core.spaces.all()
+    }
+}
+
 /// Maintenance and figures.
 impl Store {
     /// Returns the size of the store's pages. [`PageSize::key_max`] is the longest key of a tree.
@@ -511,18 +555,19 @@ impl Store {
         Ok(self.core.pool.resize(bytes / self.core.pool.page_size().bytes())?)
     }
 
-    /// Returns the lock table, with the locks of all transactions.
+    /// Returns the lock table of keys and trees, with the locks of all transactions.
     #[must_use]
     pub fn locks(&self) -> &Arc<LockManager<Lockable>> {
         &self.core.locks
     }
 
-    /// Returns the mode of that name of [`StoreOptions::client_modes`]. A resource of the client's
-    /// is locked in modes of its own, or in those of [multi-granularity locking](crate::lock), not
-    /// in both.
+    /// Returns what was counted in all lock tables: that of keys and trees, and the present
+    /// [spaces](Store::lock_spaces).
     #[must_use]
-    pub fn client_mode(&self, name: &str) -> Option<Mode> {
-        client_mode(self.core.locks.modes(), name)
+    pub fn lock_statistics(&self) -> LockStatistics {
+        let spaces = self.core.spaces.all();
+        let in_spaces = spaces.iter().map(LockSpace::statistics);
+        [self.core.locks.statistics()].into_iter().chain(in_spaces).sum()
     }
 
     /// Returns what the log has done since the store was opened.
@@ -593,8 +638,7 @@ fn pause(retries: u32) {
 }
 
 fn key_locks(options: &StoreOptions) -> Result<KeyLocks, StoreError> {
-    let StoreOptions { locks, escalate_at, client_modes, .. } = options;
-    Ok(KeyLocks::new(*locks, *escalate_at, client_modes.as_ref())?)
+    Ok(KeyLocks::new(options.locks, options.escalate_at)?)
 }
 
 fn make_pool(

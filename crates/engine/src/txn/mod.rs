@@ -31,6 +31,7 @@ mod cursor;
 mod dropping;
 mod for_update;
 mod index;
+mod labels;
 mod load;
 mod long_values;
 mod put;
@@ -58,6 +59,8 @@ pub use cursor::{Cursor, Direction, Entry};
 pub(crate) use dropping::drop_tree;
 pub(crate) use index::create_index;
 pub use index::{IndexCursor, IndexEntry};
+pub use labels::LabelLocks;
+use labels::SpaceLocks;
 pub(crate) use load::bulk_load;
 use long_values::{Discarded, Part};
 use put::AtEnd;
@@ -207,6 +210,8 @@ pub struct Savepoint {
 pub struct Transaction {
     core: Arc<Core>,
     locker: Locker<Lockable>,
+    /// What it has locked in the client's spaces.
+    spaces: Vec<SpaceLocks>,
     id: TxnId,
     /// Its state, from its first log record on.
     state: Option<Arc<TxnState>>,
@@ -239,6 +244,7 @@ impl Transaction {
     pub(crate) fn begin(core: &Arc<Core>, options: TxnOptions) -> Transaction {
         Transaction {
             locker: core.locks.locker(options.priority),
+            spaces: Vec::new(),
             id: core.transactions.next_id(),
             core: Arc::clone(core),
             state: None,
@@ -258,10 +264,10 @@ impl Transaction {
         self.id
     }
 
-    /// Returns the number of locks that the transaction holds.
+    /// Returns the number of locks that the transaction holds, on keys, trees and labels.
     #[must_use]
     pub fn lock_count(&self) -> usize {
-        self.locker.count()
+        self.locker.watch().locks()
     }
 
     /// Returns a view of the transaction's locks and waits for other threads.
@@ -581,21 +587,6 @@ impl Transaction {
         self.leave_end();
         let locked = self.locker.lock_instant(resource, mode, wait);
         self.note(locked)
-    }
-
-    /// Releases a lock on a resource of the client's before the end of the transaction: a short
-    /// lock. Returns whether there was one. Locks on keys, trees and the store stay, because the
-    /// engine relies on them: for these it returns false.
-    pub fn unlock(&mut self, resource: &Lockable) -> bool {
-        matches!(resource, Lockable::Client(..)) && self.locker.unlock(resource)
-    }
-
-    /// Releases what was locked of a resource of the client's since `before` was held of it, which
-    /// [`Transaction::held`] has returned then. Other resources are left as they are.
-    pub fn restore(&mut self, resource: &Lockable, before: Option<Mode>) {
-        if matches!(resource, Lockable::Client(..)) {
-            self.locker.restore(resource, before);
-        }
     }
 
     /// Returns the mode in which the transaction holds a resource.

@@ -185,6 +185,7 @@ fn escalation() -> Escalation<String> {
             IX | SIX => tidegate_engine::lock::multi_granularity::X,
             mode => mode,
         }),
+        counts_repeats: false,
     }
 }
 

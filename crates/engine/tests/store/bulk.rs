@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_engine::disk::{Crash, Disk, Faults, SimulatedDisk};
-use tidegate_engine::lock::{LockSettings, ModeTable};
-use tidegate_engine::{Isolation, Lockable, TxnError, TxnOptions};
+use tidegate_engine::lock::LockSettings;
+use tidegate_engine::{Isolation, TxnError, TxnOptions};
 
 use super::{Random, at, new_store, options, reopen, scan};
 
@@ -209,37 +209,4 @@ fn what_is_committed_is_read_without_locks() {
     assert_eq!(reader.get(&tree, &key(700)).unwrap().unwrap(), b"not committed");
     let range = reader.range(&tree, key(600)..key(800)).unwrap();
     assert_eq!(range.map(Result::unwrap).count(), 200);
-}
-
-/// Two kinds of modes side by side, as an XML store on the engine has them: nodes and levels.
-#[test]
-fn a_client_locks_its_own_resources_in_its_own_modes() {
-    let compatibility = "
-        NR LR XX
-     NR +  +  -
-     LR +  +  -
-     XX -  -  -
-    ";
-    let conversion = "
-        NR LR XX
-     NR NR LR XX
-     LR LR LR XX
-     XX XX XX XX
-    ";
-    let modes = ModeTable::parse(compatibility, conversion).unwrap();
-    let locks = LockSettings { timeout: Some(Duration::ZERO), ..LockSettings::default() };
-    let (_, store, _) = new_store(1, &options().locks(locks).client_modes(Some(modes)));
-    let mode = |name| store.client_mode(name).unwrap();
-    assert_eq!(store.client_mode("IX"), None);
-    let (one, other) = (Lockable::Client(1, 7), Lockable::Client(1, 8));
-    let mut reader = store.begin(TxnOptions::default());
-    let mut writer = store.begin(TxnOptions::default());
-    reader.lock(&one, mode("LR")).unwrap();
-    writer.lock(&one, mode("NR")).unwrap();
-    writer.lock(&other, mode("XX")).unwrap();
-    assert!(matches!(reader.lock(&other, mode("NR")), Err(TxnError::Conflict(_))));
-    drop(reader);
-    writer.lock(&one, mode("XX")).unwrap();
-    writer.commit().unwrap();
-    assert_eq!(store.locks().statistics().held, 0);
 }

@@ -1,14 +1,15 @@
-//! Trees whose keys are locked by their client, and the client's own locks.
+//! Trees whose keys are locked by their client.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use tidegate_engine::disk::Crash;
-use tidegate_engine::lock::multi_granularity::{IX, S, X};
-use tidegate_engine::lock::{LockError, LockSettings, Wait};
+use tidegate_engine::lock::multi_granularity::{IX, X};
+use tidegate_engine::lock::{LockSettings, ModeTable};
 use tidegate_engine::{
-    KeyLocking, Lockable, Store, StoreOptions, TreeHandle, TreeOptions, TxnError, TxnOptions,
+    KeyLocking, LockSpace, Lockable, NoHierarchy, Store, StoreOptions, TreeHandle, TreeOptions,
+    TxnError, TxnOptions,
 };
 
 use super::{LEVELS, Model, Random, at, new_store, options, reopen, scan};
@@ -108,14 +109,17 @@ fn clients_that_lock_what_they_change_lose_nothing() {
     for seed in 0..4 {
         let (disk, store, _) = new_store(seed, &options());
         let tree = store.create_tree_with("client's", client_only()).unwrap();
+        let hierarchy = Arc::new(NoHierarchy);
+        let locks = ModeTable::multi_granularity();
+        let locks = store.create_lock_space("keys", locks, hierarchy).unwrap();
         let model = Mutex::new(Model::new());
         thread::scope(|scope| {
             for writer in 0..4 {
-                let (store, tree, model) = (&store, &tree, &model);
+                let (store, tree, locks, model) = (&store, &tree, &locks, &model);
                 scope.spawn(move || {
                     let mut random = Random::new(seed * 10 + writer);
                     for _ in 0..60 {
-                        drop(change(&mut random, store, tree, model));
+                        drop(change(&mut random, store, tree, locks, model));
                     }
                 });
             }
@@ -141,6 +145,7 @@ fn change(
     random: &mut Random,
     store: &Store,
     tree: &TreeHandle,
+    locks: &LockSpace,
     model: &Mutex<Model>,
 ) -> Result<(), TxnError> {
     let mut transaction = store.begin(TxnOptions::default());
@@ -148,7 +153,7 @@ fn change(
     for _ in 0..random.below(6) {
         let number = random.below(40);
         let key = number.to_be_bytes();
-        transaction.lock(&Lockable::Client(0, number), X)?;
+        transaction.locks_in(locks)?.lock(&key, X)?;
         if random.below(3) == 0 {
             transaction.remove(tree, &key)?;
             changes.push((key, None));
@@ -184,40 +189,4 @@ fn two_writers_of_a_key_without_a_lock_are_noticed() {
     let mut other = store.begin(TxnOptions::default());
     one.put(&tree, b"key", b"1").unwrap();
     other.put(&tree, b"key", b"2").unwrap();
-}
-
-#[test]
-fn the_clients_locks_can_be_short_instant_and_waited_for_as_long_as_it_says() {
-    let (_, store, tree) = new_store(1, &options());
-    let node = Lockable::Client(7, 1);
-    let mut one = store.begin(TxnOptions::default());
-    let mut other = store.begin(TxnOptions::default());
-    let soon = Wait::For(Duration::from_millis(1));
-
-    one.lock_with(&node, S, soon).unwrap();
-    assert!(!other.try_lock(&node, X).unwrap(), "a refusal is no conflict");
-    assert!(one.unlock(&node) && !one.unlock(&node));
-    other.lock_instant(&node, X, soon).unwrap();
-    assert_eq!(other.held(&node), None);
-
-    // A stronger lock for a while.
-    one.lock(&node, S).unwrap();
-    let before = one.held(&node);
-    one.lock(&node, X).unwrap();
-    one.restore(&node, before);
-    assert_eq!(one.held(&node), Some(S));
-    assert!(other.try_lock(&node, S).unwrap());
-
-    // What the engine has locked stays.
-    one.put(&tree, b"key", b"").unwrap();
-    let locks = one.lock_count();
-    for resource in [Lockable::Store, Lockable::Tree(tidegate_engine::TreeId(1))] {
-        assert!(!one.unlock(&resource));
-        one.restore(&resource, None);
-    }
-    assert_eq!(one.lock_count(), locks);
-
-    let late = other.lock_with(&node, X, soon);
-    assert!(matches!(late, Err(TxnError::Conflict(LockError::TimedOut))), "{late:?}");
-    assert!(other.lock_instant(&node, S, soon).is_err(), "it has to be rolled back");
 }

@@ -206,6 +206,6 @@ fn a_tree_is_locked_as_a_whole() {
     assert_eq!(owner.held(&Lockable::Store), Some(IX));
     let mut other = store.begin(TxnOptions::default());
     other.put(&free, b"key", b"").unwrap();
-    assert!(other.try_lock(&Lockable::Client(1, 1), X).unwrap());
+    assert!(other.try_lock(&Lockable::Tree(tidegate_engine::TreeId(1_000)), X).unwrap());
     assert!(matches!(other.lock_tree(&tree, S), Err(TxnError::Conflict(_))));
 }

@@ -19,6 +19,7 @@ mod model;
 #[path = "../../fuzz/src/random.rs"]
 mod random;
 mod shape;
+mod spaces;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
