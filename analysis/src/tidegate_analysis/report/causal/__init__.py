@@ -34,13 +34,15 @@ _SECTIONS: Final[Sequence[Callable[[Experiment], Section]]] = (
 
 def makers() -> list[Callable[[Results, int], Section]]:
     """Return the makers of the chapter's sections for one report: they share loaded samples."""
-    known: dict[tuple[int, int], Experiment] = {}
+    # The results are kept beside what was made of them: the identity of results that no longer
+    # exist may be given to others.
+    known: dict[tuple[int, int], tuple[Results, Experiment]] = {}
 
     def load(results: Results, number: int) -> Experiment:
         key = (id(results), number)
         if key not in known:
-            known[key] = experiment(results, number)
-        return known[key]
+            known[key] = results, experiment(results, number)
+        return known[key][1]
 
     return [_maker(section, load) for section in _SECTIONS]
 
