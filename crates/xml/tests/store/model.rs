@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_random::SplitMix64;
-use tidegate_xml::label::Label;
+use tidegate_xml::label::{Label, LabelError};
 use tidegate_xml::name::QName;
 use tidegate_xml::store::{Document, NewNode, Place, XmlStoreError};
 use tidegate_xml::tree::memory::{Builder, MemoryTree};
@@ -84,6 +84,8 @@ impl Node {
 #[derive(Debug, Clone)]
 pub(crate) struct Model {
     document: Node,
+    /// Above so many nodes more are deleted than inserted.
+    nodes_max: usize,
 }
 
 fn prefixed(prefix: &str, local: &str) -> QName {
@@ -142,11 +144,26 @@ fn fragment(random: &mut SplitMix64) -> (String, Vec<Node>) {
 impl Model {
     /// The model of [`FIRST`].
     pub(crate) fn new() -> Model {
+        Model::filled(0)
+    }
+
+    /// The model of [`FIRST`] with so many elements in its root, each of which has a text.
+    pub(crate) fn filled(elements: usize) -> Model {
         let mut root = Node::element(QName::local("r"));
         root.declarations.push(("p", "urn:p"));
+        for _ in 0..elements {
+            let mut element = Node::element(QName::local("a"));
+            element.children.push(Node::new(Kind::Text, None, "w"));
+            root.children.push(element);
+        }
         let mut document = Node::new(Kind::Document, None, "");
         document.children.push(root);
-        Model { document }
+        Model { document, nodes_max: 60 + 2 * elements }
+    }
+
+    /// The text of [`Model::filled`].
+    pub(crate) fn filled_text(elements: usize) -> String {
+        FIRST.replace("></r>", &format!(">{}</r>", "<a>w</a>".repeat(elements)))
     }
 
     pub(crate) fn tree(&self) -> MemoryTree {
@@ -258,6 +275,26 @@ impl Model {
         true
     }
 
+    /// Does as [`Model::step`], but leaves both unchanged if a label would be too long. Returns
+    /// whether it was not.
+    ///
+    /// # Errors
+    /// The engine's, after which it is not known what was done.
+    pub(crate) fn step_within_limits(
+        &mut self,
+        random: &mut SplitMix64,
+        document: &Document<'_>,
+    ) -> Result<bool, XmlStoreError> {
+        let before = self.clone();
+        match self.step(random, document) {
+            Err(XmlStoreError::Label(LabelError::TooLong { .. })) => {
+                *self = before;
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
+    }
+
     /// Makes the same random change to the model and to the document. Changes that a rule forbids
     /// are asked for as well, and have to be refused.
     ///
@@ -279,7 +316,7 @@ impl Model {
         let [pick, other] = [(); 2].map(|()| random.next_below(nodes) as usize);
         let (path, label) = (&paths[pick], &labels[pick]);
         // Keeps documents from growing for ever.
-        let is_large = paths.len() > 60;
+        let is_large = paths.len() > self.nodes_max;
         let (may, done) = match random.next_below(if is_large { 19 } else { 17 }) {
             0..5 => self.insert_both(random, document, path, label),
             5 => self.set_value_both(random, document, path, label),
