@@ -129,6 +129,9 @@ impl Record {
             .ok_or(MalformedRecord::Kind(head))?;
         let name = kind.has_name().then(|| take_number(&mut rest)).transpose()?.map(NameId);
         let pcr = Pcr(take_number(&mut rest)?);
+        if pcr > Pcr::LAST {
+            return Err(MalformedRecord::Number);
+        }
         if kind == RecordKind::Element && !rest.is_empty() {
             return Err(MalformedRecord::ElementContent);
         }
@@ -188,7 +191,7 @@ mod tests {
     use super::*;
 
     fn record() -> impl Strategy<Value = Record> {
-        (1_u8..7, any::<bool>(), any::<u32>(), any::<u32>(), ".{0,40}").prop_map(
+        (1_u8..7, any::<bool>(), any::<u32>(), 0..=Pcr::LAST.0, ".{0,40}").prop_map(
             |(code, is_id, name, pcr, content)| {
                 let kind = RecordKind::from_code(code).expect("six codes are kinds");
                 let content = if kind == RecordKind::Element { String::new() } else { content };

@@ -1,11 +1,12 @@
 //! Damage that the check of a document has to find.
 
 use tidegate_engine::TxnOptions;
+use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
 use tidegate_xml::store::{InnerNodes, XmlStore, XmlStoreError};
 use tidegate_xml::tree::Tree;
 
-use super::{load, load_as, new_store};
+use super::{damaged, load, load_as, new_store};
 
 const TEXT: &str = "<r><a k='1'><b>x</b></a><c>y</c></r>";
 
@@ -135,4 +136,14 @@ fn damage_is_found_where_inner_nodes_have_no_records() {
         found.contains(&format!("{attribute}: its path class does not fit its label")),
         "{found:?}"
     );
+}
+
+#[test]
+fn a_store_with_damaged_trees_answers_or_refuses() {
+    for seed in 0..40 {
+        let mut random = SplitMix64::new(seed);
+        let length = 1 + random.next_below(24);
+        let bytes: Vec<u8> = (0..length).map(|_| random.next_below(256).to_le_bytes()[0]).collect();
+        damaged::run(&bytes);
+    }
 }

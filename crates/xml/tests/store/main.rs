@@ -28,6 +28,7 @@ mod absolute;
 mod checks;
 mod crash;
 mod crash_load;
+mod damaged;
 mod dom;
 mod fragments;
 mod indexes;

@@ -82,18 +82,18 @@ impl Reached {
         }
     }
 
-    /// Returns whether nodes of a class are on the path.
+    /// Returns whether nodes of a class are on the path. A class that the synopsis lacks, which a
+    /// damaged record may have, is on none.
     pub(super) fn is_on_path(&self, path: &[Step<'_>], class: NodeClass) -> bool {
         let Some(&(below, last)) = path.last() else { return false };
-        let pcr = class.pcr.0 as usize;
-        match last {
-            PathTest::Text if class.is_text => {
-                let from = if below == Below::Directly { &self.at } else { &self.above };
-                (from[pcr] >> (path.len() - 1)) & 1 == 1
-            }
-            PathTest::Text => false,
-            _ => !class.is_text && (self.at[pcr] >> path.len()) & 1 == 1,
-        }
+        let (from, steps) = match last {
+            PathTest::Text if !class.is_text => return false,
+            PathTest::Text if below == Below::Directly => (&self.at, path.len() - 1),
+            PathTest::Text => (&self.above, path.len() - 1),
+            _ if class.is_text => return false,
+            _ => (&self.at, path.len()),
+        };
+        from.get(class.pcr.0 as usize).is_some_and(|reached| (reached >> steps) & 1 == 1)
     }
 }
 
