@@ -32,7 +32,7 @@ mod verify;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tidegate_engine::{Transaction, TreeHandle, TxnError, TxnOptions};
 
@@ -94,13 +94,11 @@ impl Indexes {
         self.list().iter().find(|index| index.name == name).cloned()
     }
 
-    fn push(&self, index: Arc<Index>) {
-        self.list.write().unwrap_or_else(PoisonError::into_inner).push(index);
-    }
-
-    fn remove(&self, number: u32) {
-        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
-        list.retain(|index| index.number != number);
+    /// Keeps out all who look at the list. A transaction that defines an index or removes one
+    /// takes this before its commit, and the list is changed behind the commit: so it changes if
+    /// the commit succeeds, and before a transaction that then gets the document looks at it.
+    fn list_to_change(&self) -> RwLockWriteGuard<'_, Vec<Arc<Index>>> {
+        self.list.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the indexes that are not being built.
@@ -258,7 +256,7 @@ impl XmlStore {
             let definition = Defined::decode(&value)?;
             let index = definition.open(document, number, tree);
             stored.indexes.next.fetch_max(number.saturating_add(1), Ordering::Relaxed);
-            stored.indexes.push(Arc::new(index));
+            stored.indexes.list_to_change().push(Arc::new(index));
         }
         for key in stray {
             transaction.remove(&self.indexes, &key)?;

@@ -95,17 +95,21 @@ impl XmlStore {
     /// [`XmlStoreError::NoSuchDocument`], or there is a conflict or the store fails. After an error
     /// of the store the index may be gone and its space in use until the store is opened again.
     pub fn drop_index(&self, document: &str, name: &str) -> Result<bool, XmlStoreError> {
+        let stored = self.stored(document)?;
         let dropped = self.again(|transaction| {
             let document = transaction.document_to_update(document)?;
-            let Some(index) = document.stored.indexes.named(name) else { return Ok(None) };
+            let index = stored.indexes.named(name);
+            let Some(index) = index.filter(|_| Arc::ptr_eq(&stored, &document.stored)) else {
+                return Ok(None);
+            };
             let mut inner = document.transaction.borrow_mut();
             inner.remove(&self.indexes, &index.catalog_key())?;
-            // The document's lock is held until the commit: no change of it comes between.
-            document.stored.indexes.remove(index.number);
-            Ok(Some(tree_name(index.document, index.number)))
+            Ok(Some((index, stored.indexes.list_to_change())))
         })?;
-        let Some(tree) = dropped else { return Ok(false) };
-        self.engine.drop_tree(&tree)?;
+        let Some((index, mut list)) = dropped else { return Ok(false) };
+        list.retain(|other| other.number != index.number);
+        drop(list);
+        self.engine.drop_tree(&tree_name(index.document, index.number))?;
         Ok(true)
     }
 
@@ -145,7 +149,7 @@ impl XmlStore {
             let tree = self.engine.create_tree(&tree_name(document, number))?;
             let (key, entry) = (catalog_key(document, number), defined.encode());
             let index = Arc::new(defined.open(document, number, tree));
-            stored.indexes.push(Arc::clone(&index));
+            stored.indexes.list_to_change().push(Arc::clone(&index));
             made.push(NewIndex { key, entry, index });
         }
         Ok(made)
@@ -168,30 +172,41 @@ impl XmlStore {
         name: &str,
         definition: &IndexDefinition,
     ) -> Result<(), XmlStoreError> {
+        let stored = self.stored(document)?;
         let reserved = self.again(|transaction| {
-            let document = transaction.document(document)?;
-            if document.is_begun(name, definition)? {
+            if transaction.document(document)?.is_begun(name, definition)? {
                 return Ok(None);
             }
-            let number = document.stored.indexes.next.fetch_add(1, Ordering::Relaxed);
-            Ok(Some((document.stored.indexes.document, number)))
+            Ok(Some(stored.indexes.next.fetch_add(1, Ordering::Relaxed)))
         })?;
-        let Some((of, number)) = reserved else { return Ok(()) };
+        let Some(number) = reserved else { return Ok(()) };
+        let of = stored.indexes.document;
         let tree = self.engine.create_tree(&tree_name(of, number))?;
         let registered = self.again(|transaction| {
             // Exclusively, so that of two calls with the same name one finds the other's index.
             let document = transaction.document_to_update(document)?;
-            if document.stored.indexes.document != of || document.is_begun(name, definition)? {
-                return Ok(false);
+            if !Arc::ptr_eq(&stored, &document.stored) || document.is_begun(name, definition)? {
+                return Ok(None);
             }
-            document.register(number, name, definition, &tree)?;
-            Ok(true)
+            let index = document.register(number, name, definition, &tree)?;
+            Ok(Some((index, stored.indexes.list_to_change())))
         });
-        if !matches!(registered, Ok(true)) {
-            // If this fails, the store has failed, and the next opening does it.
-            let _ = self.engine.drop_tree(&tree_name(of, number));
+        match registered {
+            Ok(Some((index, mut list))) => {
+                list.push(Arc::new(index));
+                Ok(())
+            }
+            registered => {
+                // If this fails, the store has failed, and the next opening does it.
+                let _ = self.engine.drop_tree(&tree_name(of, number));
+                registered.map(|_| ())
+            }
         }
-        registered.map(|_| ())
+    }
+
+    /// Returns what is kept of a document.
+    fn stored(&self, document: &str) -> Result<Arc<Stored>, XmlStoreError> {
+        self.again(|transaction| Ok(Arc::clone(&transaction.document(document)?.stored)))
     }
 
     /// Runs a transaction, again after each conflict, and commits it.
@@ -242,25 +257,25 @@ impl Document<'_> {
         }
     }
 
-    /// Defines an index. The document's lock keeps out who changes it until the commit.
+    /// Defines an index. The document's lock keeps out who changes it until the commit, and the
+    /// caller adds the index to the list behind it.
     fn register(
         &self,
         number: u32,
         name: &str,
         definition: &IndexDefinition,
         tree: &TreeHandle,
-    ) -> Result<(), XmlStoreError> {
+    ) -> Result<Index, XmlStoreError> {
         let defined = Defined {
             text_max: self.store.text_max(&self.stored)?,
             name: name.to_owned(),
             definition: definition.clone(),
             built_to: Some(Label::document()),
         };
-        let indexes = &self.stored.indexes;
-        let key = catalog_key(indexes.document, number);
+        let of = self.stored.indexes.document;
+        let key = catalog_key(of, number);
         self.transaction.borrow_mut().insert(&self.store.indexes, &key, &defined.encode())?;
-        indexes.push(Arc::new(defined.open(indexes.document, number, tree.clone())));
-        Ok(())
+        Ok(defined.open(of, number, tree.clone()))
     }
 
     /// Puts the entries of the next nodes.
