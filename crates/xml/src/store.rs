@@ -185,6 +185,9 @@ pub enum XmlStoreError {
     /// The caller stopped the building of an index. Nothing of it is left.
     #[error("the building of the index was cancelled; nothing of it is left")]
     IndexCancelled,
+    /// The engine's store has trees, and none of them is the catalog of documents.
+    #[error("the store holds no documents but something else; choose another directory")]
+    OtherStore,
     /// What is stored contradicts itself.
     #[error("{0}; restore the store from a backup")]
     Unsound(&'static str),
@@ -266,17 +269,23 @@ impl XmlStore {
     /// Opens the store in a directory, or makes one if the directory is empty or does not exist.
     ///
     /// # Errors
-    /// If the engine's store cannot be opened or made, or its content is damaged.
+    /// [`XmlStoreError::OtherStore`], or the engine's store cannot be opened or made, or its
+    /// content is damaged.
     pub fn open_or_create(path: impl AsRef<Path>) -> Result<XmlStore, XmlStoreError> {
         XmlStore::on(Store::open_or_create(path, &StoreOptions::default())?)
     }
 
     /// Opens the documents in an open store of the engine, which may be new. What loads and drops
-    /// that did not end have left is removed.
+    /// that did not end have left is removed. A program that keeps trees of its own in the same
+    /// store makes them when the documents' trees are there.
     ///
     /// # Errors
-    /// If the store fails or its content is damaged.
+    /// [`XmlStoreError::OtherStore`], or the store fails or its content is damaged.
     pub fn on(engine: Store) -> Result<XmlStore, XmlStoreError> {
+        // The catalog is made first, so that it is there when a crash comes between.
+        if engine.tree(DOCUMENTS).is_none() && !engine.trees().is_empty() {
+            return Err(XmlStoreError::OtherStore);
+        }
         let catalog = engine.create_tree(DOCUMENTS)?;
         let paths = engine.create_tree(PATHS)?;
         let indexes = engine.create_tree(INDEXES)?;

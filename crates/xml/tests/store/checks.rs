@@ -1,12 +1,12 @@
 //! Damage that the check of a document has to find.
 
-use tidegate_engine::TxnOptions;
+use tidegate_engine::{Store, TxnOptions};
 use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
 use tidegate_xml::store::{InnerNodes, XmlStore, XmlStoreError};
 use tidegate_xml::tree::Tree;
 
-use super::{damaged, load, load_as, new_store};
+use super::{damaged, load, load_as, new_disk, new_store, open, options, shared};
 
 const TEXT: &str = "<r><a k='1'><b>x</b></a><c>y</c></r>";
 
@@ -146,4 +146,18 @@ fn a_store_with_damaged_trees_answers_or_refuses() {
         let bytes: Vec<u8> = (0..length).map(|_| random.next_below(256).to_le_bytes()[0]).collect();
         damaged::run(&bytes);
     }
+}
+
+#[test]
+fn a_store_of_something_else_is_refused_and_not_changed() {
+    let disk = new_disk(1);
+    let engine = Store::open(&shared(&disk), &options()).unwrap();
+    engine.create_tree("accounts").unwrap();
+    assert!(matches!(XmlStore::on(engine), Err(XmlStoreError::OtherStore)));
+    let engine = Store::open(&shared(&disk), &options()).unwrap();
+    assert_eq!(engine.trees(), ["accounts"]);
+    // A tree beside those of the documents is no harm.
+    let disk = new_disk(2);
+    open(&disk).unwrap().engine().create_tree("accounts").unwrap();
+    assert_eq!(open(&disk).unwrap().documents().unwrap(), Vec::<String>::new());
 }
