@@ -128,7 +128,8 @@ pub enum Event<'a> {
 pub struct Limits {
     /// Elements inside one another, the root counted. Default 4,096.
     pub depth: usize,
-    /// Attributes of an element, those of the document type counted. Default 1,024.
+    /// Attributes of an element, those of the document type counted, and attributes that the
+    /// document type declares for one. Default 1,024.
     pub attributes: usize,
     /// Bytes of a name without its prefix, and of a prefix. Default 1,024.
     pub name_length: usize,
@@ -138,7 +139,8 @@ pub struct Limits {
     /// Declared namespaces that are in scope at once, hidden ones counted. Default 1,024.
     pub namespaces: usize,
     /// Bytes that all references to declared entities produce in the document, inner references
-    /// counted again, and one for each reference. Default 4 MiB.
+    /// counted again, and one for each reference; and bytes of the attributes that the document
+    /// type adds, as far as they are more than 16 times the document up to there. Default 4 MiB.
     pub expansion: usize,
 }
 
@@ -366,7 +368,8 @@ impl<R: BufRead> XmlReader<R> {
             }
             (Token::StartTag, _) => {
                 let document_type = self.document_type.as_ref();
-                self.empty = self.tags.start(text, &mut self.entities, document_type)?;
+                let token = (text, self.markup.get_ref().position().offset);
+                self.empty = self.tags.start(token, &mut self.entities, document_type)?;
                 self.stage = Stage::Content;
                 Ok(Some(Step::StartElement))
             }
@@ -388,8 +391,7 @@ impl<R: BufRead> XmlReader<R> {
             }
             (Token::Instruction, _) => self.instruction(text).map(Some),
             (Token::DocumentType, Stage::Prolog { doctype: false }) => {
-                let names = self.limits.name_length;
-                self.document_type = Some(dtd::parse(text, names, &mut self.entities)?);
+                self.document_type = Some(dtd::parse(text, &self.limits, &mut self.entities)?);
                 self.stage = Stage::Prolog { doctype: true };
                 Ok(None)
             }

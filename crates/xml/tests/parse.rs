@@ -307,6 +307,21 @@ fn entity_bombs_stop_at_the_limit() {
     }
 }
 
+/// Four bytes of a document may have defaults of any length.
+#[test]
+fn defaults_of_attributes_do_not_multiply_a_document() {
+    let document = |elements: usize, length: usize| {
+        let (value, body) = ("v".repeat(length), "<b/>".repeat(elements));
+        format!("<!DOCTYPE a [<!ATTLIST b k CDATA '{value}'>]><a>{body}</a>")
+    };
+    let expansion = 1 << 18;
+    let limits = Limits { expansion, ..Limits::default() };
+    let kind = dump_within(document(1_000, 10_000).as_bytes(), limits).unwrap_err().kind;
+    assert!(matches!(kind, ParseErrorKind::Limit { field: "expansion", .. }), "{kind}");
+    // Ordinary defaults are no matter, however long the document.
+    dump_within(document(50_000, 40).as_bytes(), limits).unwrap();
+}
+
 #[test]
 fn every_limit_is_kept() {
     let limits = Limits {
@@ -326,6 +341,10 @@ fn every_limit_is_kept() {
         (format!("<a><!--{long}--></a>"), "markup"),
         ("<a xmlns:a='1' xmlns:b='2'><b xmlns:c='3'/></a>".to_owned(), "namespaces"),
         ("<!DOCTYPE a [<!ENTITY e '12345'>]><a>&e;&e;</a>".to_owned(), "expansion"),
+        (
+            "<!DOCTYPE a [<!ATTLIST a b CDATA '' c CDATA '' d CDATA ''>]><a/>".to_owned(),
+            "attributes",
+        ),
     ] {
         let error = dump_within(document.as_bytes(), limits).unwrap_err();
         match error.kind {

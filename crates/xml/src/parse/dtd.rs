@@ -9,6 +9,7 @@ use super::chars::name_length;
 use super::cursor::{Cursor, check_characters, push_with_line_ends};
 use super::entity::{Entities, Entity, Reference, reference};
 use super::error::{Fault, ParseErrorKind};
+use super::{Limits, tag::limit};
 
 /// Parentheses inside one another in a content model, at most.
 const NESTING: usize = 128;
@@ -41,11 +42,12 @@ pub(super) struct DocumentType {
 /// Reads `<!DOCTYPE … >`, a whole token.
 pub(super) fn parse(
     token: &str,
-    name_limit: usize,
+    limits: &Limits,
     entities: &mut Entities,
 ) -> Result<DocumentType, Fault> {
-    let cursor = Cursor::new(token, 0, name_limit);
-    let mut subset = Subset { cursor, entities, found: DocumentType::default() };
+    let cursor = Cursor::new(token, 0, limits.name_length);
+    let attributes_max = limits.attributes;
+    let mut subset = Subset { cursor, entities, attributes_max, found: DocumentType::default() };
     subset.declaration()?;
     Ok(subset.found)
 }
@@ -53,6 +55,8 @@ pub(super) fn parse(
 struct Subset<'a, 'e> {
     cursor: Cursor<'a>,
     entities: &'e mut Entities,
+    /// Most attributes of an element.
+    attributes_max: usize,
     found: DocumentType,
 }
 
@@ -222,6 +226,10 @@ impl Subset<'_, '_> {
             let default = self.default(kind)?;
             let list = self.found.attributes.entry(element.into()).or_default();
             if list.iter().all(|declared| &*declared.name != name) {
+                if list.len() == self.attributes_max {
+                    let what = "attributes declared for an element";
+                    return Err(limit(self.cursor.at, what, self.attributes_max, "attributes"));
+                }
                 list.push(AttributeDeclaration { name: name.into(), kind, default });
             }
         }

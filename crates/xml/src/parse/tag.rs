@@ -18,6 +18,10 @@ const CACHED_NAMES: usize = 4_096;
 /// Attributes of an element are compared one by one up to this number, by a table above it.
 const FEW: usize = 16;
 
+/// Bytes of attributes that the document type may add for each byte of the document, besides
+/// [`Limits::expansion`].
+const DEFAULTS_FACTOR: u64 = 16;
+
 /// Names that have occurred, by how they are written: most documents have few.
 #[derive(Debug, Default)]
 struct Names {
@@ -73,6 +77,8 @@ pub(super) struct Tags {
     open: Vec<Open>,
     bindings: Vec<(Box<str>, Arc<str>)>,
     written: Vec<Written>,
+    /// Bytes of the attributes that the document type has added to tags.
+    defaults: u64,
     /// Attributes of the last start tag.
     pub(super) attributes: Vec<Attribute>,
 }
@@ -85,6 +91,7 @@ impl Tags {
             open: Vec::new(),
             bindings: Vec::new(),
             written: Vec::new(),
+            defaults: 0,
             attributes: Vec::new(),
         }
     }
@@ -105,10 +112,11 @@ impl Tags {
         self.open.last().map(|open| &open.name)
     }
 
-    /// Opens the element of a start tag, a whole token. Returns whether the tag also ends it.
+    /// Opens the element of a start tag, a whole token that ends `offset` bytes behind the
+    /// document's start. Returns whether the tag also ends it.
     pub(super) fn start(
         &mut self,
-        token: &str,
+        (token, offset): (&str, u64),
         entities: &mut Entities,
         document_type: Option<&DocumentType>,
     ) -> Result<bool, Fault> {
@@ -136,6 +144,7 @@ impl Tags {
             for declaration in declared {
                 self.apply_declaration(declaration)?;
             }
+            self.limit_defaults(offset)?;
             self.refuse_duplicates()?;
         }
         self.open.push(Open { name, bindings: outside });
@@ -293,8 +302,18 @@ impl Tags {
             return Err(limit(0, "attributes in a tag", limits, "attributes"));
         }
         let resolved = self.attribute_name(name, name.find(':').unwrap_or(0), 0)?;
+        self.defaults += (name.len() + value.len() + 1) as u64;
         self.attributes.push(Attribute { name: resolved, value: value.to_string(), is_id });
         Ok(())
+    }
+
+    /// Refuses a document that grows by defaults of attributes out of proportion to its length.
+    fn limit_defaults(&self, offset: u64) -> Result<(), Fault> {
+        let expansion = self.limits.expansion;
+        if self.defaults <= offset.saturating_mul(DEFAULTS_FACTOR) + expansion as u64 {
+            return Ok(());
+        }
+        Err(limit(0, "bytes from defaults of attributes", expansion, "expansion"))
     }
 
     /// Refuses two attributes of the same name: as written, or by namespace and local part.
@@ -373,6 +392,6 @@ fn is_written(name: &QName, written: &str) -> bool {
     local == Some(&*name.local)
 }
 
-fn limit(at: usize, what: &'static str, limit: usize, field: &'static str) -> Fault {
+pub(super) fn limit(at: usize, what: &'static str, limit: usize, field: &'static str) -> Fault {
     Fault::new(at, ParseErrorKind::Limit { what, limit, field })
 }
