@@ -397,6 +397,12 @@ fn bytes_that_are_no_text_are_named_by_their_place() {
     let error = refused(&bytes);
     assert_eq!((error.position.line, error.position.column), (2, 5), "{error}");
     assert!(matches!(error.kind, Kind::InvalidBytes("UTF-16")), "{error}");
+    // What is wrong in front of it comes first, however the input is cut. Found by fuzzing.
+    let bytes = b"\xFF\xFEd\0\x10<\0\xDC\0";
+    let [whole, cut] = [8_192, 1]
+        .map(|length| dump(BufReader::with_capacity(length, &bytes[..])).unwrap_err().to_string());
+    assert!(whole.contains("outside the root element"), "{whole}");
+    assert_eq!(whole, cut);
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub(super) struct Source<R> {
     position: Position,
     token_start: Position,
     token_limit: usize,
+    /// What is wrong behind the bytes in the buffer, as the end of what can be read.
+    broken: Option<ParseErrorKind>,
     /// Why and where the last read failed, if it was not the input's fault.
     refusal: Option<ParseError>,
 }
@@ -46,6 +48,7 @@ impl<R: BufRead> Source<R> {
             position: Position::START,
             token_start: Position::START,
             token_limit: usize::MAX,
+            broken: None,
             refusal: None,
         }
     }
@@ -65,7 +68,8 @@ impl<R: BufRead> Source<R> {
         let bytes = self.buffer.split_off(self.start + mark);
         self.buffer.clear();
         self.start = 0;
-        self.decode(&bytes)
+        self.decode(&bytes);
+        Ok(())
     }
 
     pub(super) fn encoding(&self) -> Encoding {
@@ -101,7 +105,8 @@ impl<R: BufRead> Source<R> {
         self.refusal.take()
     }
 
-    /// Returns the next bytes without taking them: at least `count`, unless the input ends.
+    /// Returns the next bytes without taking them: at least `count`, unless the input ends or what
+    /// follows is no text. The latter is an error when nothing else is left.
     pub(super) fn peek(&mut self, count: usize) -> io::Result<&[u8]> {
         while self.buffer.len() - self.start < count && self.fill()? {}
         Ok(&self.buffer[self.start..])
@@ -109,6 +114,13 @@ impl<R: BufRead> Source<R> {
 
     /// Reads a part of the input behind what is in the buffer. Returns whether there was one.
     fn fill(&mut self) -> io::Result<bool> {
+        if let Some(kind) = &self.broken {
+            return if self.start < self.buffer.len() {
+                Ok(false)
+            } else {
+                Err(self.refuse(self.position, kind.clone()))
+            };
+        }
         if self.ended {
             return Ok(false);
         }
@@ -123,10 +135,10 @@ impl<R: BufRead> Source<R> {
         let taken = available.len().min(CHUNK);
         if taken == 0 {
             self.ended = true;
-            if self.partial.is_empty() {
-                return Ok(false);
+            if !self.partial.is_empty() {
+                self.broken = Some(ParseErrorKind::InvalidBytes("UTF-16"));
             }
-            return Err(self.refuse_behind_buffer(ParseErrorKind::InvalidBytes("UTF-16")));
+            return Ok(!self.partial.is_empty());
         }
         if self.encoding == Encoding::Utf8 {
             self.buffer.extend_from_slice(&available[..taken]);
@@ -134,18 +146,15 @@ impl<R: BufRead> Source<R> {
         } else {
             let bytes = available[..taken].to_vec();
             self.input.consume(taken);
-            self.decode(&bytes)?;
+            self.decode(&bytes);
         }
         Ok(true)
     }
 
-    /// Appends `bytes` of the document to the buffer as UTF-8.
-    fn decode(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Appends `bytes` of the document to the buffer as UTF-8, up to what is no character.
+    fn decode(&mut self, bytes: &[u8]) {
         let unit = match self.encoding {
-            Encoding::Utf8 => {
-                self.buffer.extend_from_slice(bytes);
-                return Ok(());
-            }
+            Encoding::Utf8 => return self.buffer.extend_from_slice(bytes),
             Encoding::Utf16LittleEndian => u16::from_le_bytes,
             Encoding::Utf16BigEndian => u16::from_be_bytes,
         };
@@ -157,18 +166,11 @@ impl<R: BufRead> Source<R> {
         self.partial.drain(..units.len() * 2);
         for character in char::decode_utf16(units) {
             let Ok(character) = character else {
-                return Err(self.refuse_behind_buffer(ParseErrorKind::InvalidBytes("UTF-16")));
+                self.broken = Some(ParseErrorKind::InvalidBytes("UTF-16"));
+                return;
             };
             self.buffer.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
         }
-        Ok(())
-    }
-
-    /// Refuses what comes behind all that is in the buffer.
-    fn refuse_behind_buffer(&mut self, kind: ParseErrorKind) -> io::Error {
-        let mut position = self.position;
-        position.advance(&self.buffer[self.start..]);
-        self.refuse(position, kind)
     }
 
     fn refuse(&mut self, position: Position, kind: ParseErrorKind) -> io::Error {
