@@ -82,8 +82,8 @@ struct Directory {
     access: Access,
     /// Missing where a directory that is only read has no such file.
     _lock: Option<fs::File>,
-    /// The file was made by this process.
-    made_lock: bool,
+    /// The files that were there when this process made the lock, if it did.
+    found: Option<Vec<String>>,
     /// Whether a store has the directory.
     is_taken: Arc<AtomicBool>,
 }
@@ -96,9 +96,10 @@ enum Access {
 }
 
 impl Drop for Directory {
-    /// Leaves a directory in which nothing was found and nothing was made as it was.
+    /// Leaves a directory in which nothing was made as it was.
     fn drop(&mut self) {
-        if self.made_lock && files_in(&self.path).is_ok_and(|names| names.is_empty()) {
+        let Some(found) = &self.found else { return };
+        if files_in(&self.path).is_ok_and(|names| names == *found) {
             // Still locked. Who opened it meanwhile finds that it has lost its name.
             let _ = fs::remove_file(self.path.join(LOCK));
         }
@@ -117,8 +118,9 @@ impl FileDisk {
         let handle = fs::File::open(&path).map_err(explain)?;
         let (lock, made_lock) = lock(&path)?;
         let access = Access::ReadWrite;
+        let found = if made_lock { Some(files_in(&path)?) } else { None };
         let (is_taken, lock) = (Arc::default(), Some(lock));
-        let directory = Directory { path, handle, access, _lock: lock, made_lock, is_taken };
+        let directory = Directory { path, handle, access, _lock: lock, found, is_taken };
         if mode == IoMode::Direct {
             // Opening is the test, and the lock is a file that is there.
             open_file(&directory.path.join(LOCK), Open::Existing, access, true)?;
@@ -138,8 +140,8 @@ impl FileDisk {
         let handle = fs::File::open(&path).map_err(explain)?;
         let lock = lock_shared(&path)?;
         let access = Access::ReadOnly;
-        let (made_lock, is_taken) = (false, Arc::default());
-        let directory = Directory { path, handle, access, _lock: lock, made_lock, is_taken };
+        let (found, is_taken) = (None, Arc::default());
+        let directory = Directory { path, handle, access, _lock: lock, found, is_taken };
         Ok(FileDisk { directory: Arc::new(directory), mode: IoMode::Buffered })
     }
 
