@@ -110,8 +110,11 @@ pub enum XmlStoreError {
     /// A document cannot be written as text.
     #[error(transparent)]
     Serialize(#[from] SerializeError),
-    /// There is no label for a new node, mostly because it would be too long.
-    #[error(transparent)]
+    /// There is no label for a new node, mostly because it would be too long: the node is too deep.
+    #[error(
+        "{0}; for deeper documents, load with a larger `DocumentOptions::label_max`, which may be \
+         an eighth of the store's page"
+    )]
     Label(#[from] LabelError),
     /// The caller stopped the load. Nothing of the document is stored.
     #[error("the load was cancelled; nothing of the document is stored")]

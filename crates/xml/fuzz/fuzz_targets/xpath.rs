@@ -50,11 +50,8 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn tree() -> MemoryTree {
-    let prefixed = |local: &str| QName {
-        prefix: "p".into(),
-        local: local.into(),
-        namespace: "urn:p".into(),
-    };
+    let prefixed =
+        |local: &str| QName { prefix: "p".into(), local: local.into(), namespace: "urn:p".into() };
     let mut builder = Builder::new();
     builder.comment("c");
     builder.start_element(QName::local("a"));

@@ -31,6 +31,7 @@ mod crash_load;
 mod damaged;
 mod dom;
 mod fragments;
+mod full_disk;
 mod indexes;
 mod loading;
 mod model;
@@ -40,6 +41,8 @@ mod moves;
 mod parse_documents;
 mod queries;
 mod relabel;
+mod sharing;
+mod sizes;
 mod updates;
 
 use std::ops::ControlFlow;
