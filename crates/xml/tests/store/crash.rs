@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use tidegate_engine::disk::{Crash, Faults, SimulatedDisk};
 use tidegate_random::SplitMix64;
-use tidegate_xml::store::{
-    DocumentOptions, InnerNodes, LoadOptions, XmlStore, XmlStoreError,
-};
+use tidegate_xml::store::{DocumentOptions, InnerNodes, LoadOptions, XmlStore, XmlStoreError};
 
 use super::indexes::DEFINITIONS;
 use super::model::Model;

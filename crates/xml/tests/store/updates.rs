@@ -5,9 +5,7 @@ use std::ops::ControlFlow;
 use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
 use tidegate_xml::name::QName;
-use tidegate_xml::store::{
-    DocumentOptions, InnerNodes, NewNode, Place, XmlStore, XmlStoreError,
-};
+use tidegate_xml::store::{DocumentOptions, InnerNodes, NewNode, Place, XmlStore, XmlStoreError};
 use tidegate_xml::tree::Tree;
 
 use super::indexes::{self, DEFINITIONS};
