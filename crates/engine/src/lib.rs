@@ -93,7 +93,7 @@ pub use crate::core::{
     Durability, FORMAT_VERSION, HeadError, IndexHandle, KeyExtractor, LabelHierarchy, LockSpace,
     Lockable, ModeStatistics, NoHierarchy, StoreError, TreeHandle, TreeOptions,
 };
-pub use btree::{KeyLocking, LeafFill, MergePolicy, SplitPolicy, TreeShape};
+pub use btree::{KeyLocking, LeafFill, MergePolicy, SplitPolicy, TreeShape, TreeSize};
 pub use buffer::{BufferError, ChangeFault, IoCounters, IoCounts};
 pub use page::{BadPageSize, PageFault, PageId, PageSize, TreeId};
 pub use record::TxnId;

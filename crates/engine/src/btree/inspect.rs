@@ -30,6 +30,19 @@ pub struct TreeShape {
     pub entries: u64,
 }
 
+/// What a tree takes of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TreeSize {
+    /// Levels, nodes and entries.
+    pub shape: TreeShape,
+    /// Mean share of the leaves' room that entries take, from 0 to 1.
+    pub fill: f64,
+    /// The number of pages with values that are stored apart because they are long.
+    pub long_value_pages: u64,
+    /// All pages of the tree, in bytes.
+    pub bytes: u64,
+}
+
 /// What is wrong with a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unsound {
@@ -65,6 +78,40 @@ impl Tree<'_> {
             match self.leaf_after(&leaf)? {
                 Some(right) => leaf = right,
                 None => return Ok(fills),
+            }
+        }
+    }
+
+    /// Returns the shape of the tree and the mean fill of its leaves. Others may change the tree
+    /// meanwhile: each node is counted as it was at some moment between call and return.
+    pub(crate) fn measure(&self) -> Result<(TreeShape, f64), BufferError> {
+        let fills = self.fills()?;
+        let (root, level) = self.root()?;
+        drop(root);
+        let mut shape = TreeShape { height: usize::from(level) + 1, ..TreeShape::default() };
+        shape.leaves = fills.len() as u64;
+        shape.entries = fills.iter().map(|leaf| leaf.entries as u64).sum();
+        for level in 1..=level {
+            shape.inner_nodes += self.nodes_at(level)?;
+        }
+        let fill = fills.iter().map(|leaf| leaf.fill).sum::<f64>() / fills.len() as f64;
+        Ok((shape, fill))
+    }
+
+    /// Returns the number of nodes of a level. Each is found by the fence of the one before it.
+    fn nodes_at(&self, level: u8) -> Result<u64, BufferError> {
+        let (mut nodes, mut low) = (0, Vec::new());
+        loop {
+            let (mut page, mut at) = self.root()?;
+            while at > level {
+                let node = Node::new(&page);
+                at -= 1;
+                page = self.step(node.child(node.child_slot(&low)), at)?;
+            }
+            nodes += 1;
+            match Node::new(&page).fences().high {
+                Some(high) => low = high.to_vec(),
+                None => return Ok(nodes),
             }
         }
     }

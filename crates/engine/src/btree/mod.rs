@@ -51,7 +51,7 @@ use crate::wal::Log;
 
 pub(crate) use modify::NewEntry;
 
-pub use inspect::{LeafFill, TreeShape};
+pub use inspect::{LeafFill, TreeShape, TreeSize};
 pub use policy::{MergePolicy, SplitPolicy};
 
 /// Who locks the keys of a tree.

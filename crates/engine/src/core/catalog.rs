@@ -10,7 +10,9 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{Core, StoreError};
 use crate::allocator::PageAllocator;
-use crate::btree::{KeyLocking, LeafFill, MergePolicy, NewEntry, SplitPolicy, Tree, TreeEntry};
+use crate::btree::{
+    KeyLocking, LeafFill, MergePolicy, NewEntry, SplitPolicy, Tree, TreeEntry, TreeSize,
+};
 use crate::buffer::{BufferError, Exclusive, IoCounts, Pool};
 use crate::bytes::{Reader, short};
 use crate::page::{self, Change, Fences, Node, PageId, TreeId};
@@ -570,6 +572,32 @@ impl TreeHandle {
         // Pages of a dropped tree say anything.
         check_not_dropped(&self.entry)?;
         Ok(fills?)
+    }
+
+    /// Returns the size of the tree, of which it reads every page but those of long values. Others
+    /// may change the tree meanwhile; then the figures are of different moments.
+    ///
+    /// # Errors
+    /// A page cannot be read, or the tree was dropped.
+    pub fn size(&self) -> Result<TreeSize, StoreError> {
+        let measured = self.measure();
+        // Pages of a dropped tree say anything.
+        check_not_dropped(&self.entry)?;
+        Ok(measured?)
+    }
+
+    fn measure(&self) -> Result<TreeSize, BufferError> {
+        let (shape, fill) = self.tree().measure()?;
+        let long_value_pages = match self.entry.values.get() {
+            None => 0,
+            Some(values) => {
+                let (shape, _) = self.core.tree(values).measure()?;
+                shape.leaves + shape.inner_nodes
+            }
+        };
+        let pages = shape.leaves + shape.inner_nodes + long_value_pages;
+        let bytes = pages * self.core.pool.page_size().bytes() as u64;
+        Ok(TreeSize { shape, fill, long_value_pages, bytes })
     }
 
     /// Returns the counts of pages read and written for the tree since the store was opened.

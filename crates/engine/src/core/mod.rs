@@ -42,7 +42,7 @@ use crate::wal::{Log, LogError, Lsn};
 
 pub(crate) use catalog::{Catalog, check_not_dropped};
 pub use catalog::{TreeHandle, TreeOptions};
-pub(crate) use head::{Checkpoint, Head};
+pub(crate) use head::{Checkpoint, Head, NAME as HEAD};
 pub use head::{FORMAT_VERSION, HeadError};
 pub(crate) use indexes::{COMPLETE, Index, Indexes, above_entries, decode_entry, encode_secondary};
 pub use indexes::{IndexHandle, KeyExtractor};

@@ -20,8 +20,8 @@ use crate::allocator::PageAllocator;
 use crate::btree::TreeShape;
 use crate::buffer::{DOUBLEWRITE, DoubleWrite, PAGES, Pool};
 use crate::core::{
-    Catalog, Checkpoint, Core, Head, IndexHandle, KeyExtractor, KeyLocks, LabelHierarchy,
-    LockSpace, Lockable, StoreError, TemporaryFiles, TreeHandle, TreeOptions,
+    Catalog, Checkpoint, Core, HEAD, Head, HeadError, IndexHandle, KeyExtractor, KeyLocks,
+    LabelHierarchy, LockSpace, Lockable, StoreError, TemporaryFiles, TreeHandle, TreeOptions,
 };
 use crate::disk::{Claim, Disk, File, FileDisk, IoMode, Open};
 use crate::lock::{Detector, LockManager, LockSettings, LockStatistics, ModeTable};
@@ -121,6 +121,12 @@ impl Drop for Store {
     }
 }
 
+/// Checks that a directory has a store, before a lock is made in it.
+fn check_has_store(path: &Path) -> Result<(), StoreError> {
+    let has_head = path.join(HEAD).try_exists().map_err(io("look for the store"))?;
+    if has_head { Ok(()) } else { Err(HeadError::Missing.into()) }
+}
+
 fn io(action: &'static str) -> impl Fn(io::Error) -> StoreError {
     move |source| StoreError::Io { action, source }
 }
@@ -145,11 +151,40 @@ impl Store {
                 Store::create(&(Arc::new(disk) as Arc<dyn Disk>), id, options)
             }
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                let disk = FileDisk::open(path, IoMode::Buffered).map_err(io("open the store"))?;
-                Store::open(&(Arc::new(disk) as Arc<dyn Disk>), options)
+                Store::open_directory(path, options)
             }
             Err(error) => Err(io("make the store")(error)),
         }
+    }
+
+    /// Opens the store in a directory, through the system's cache. Makes none, and leaves a
+    /// directory that has no store as it was.
+    ///
+    /// # Errors
+    /// [`HeadError::Missing`] if there is no store, or as [`Store::open`].
+    pub fn open_directory(
+        path: impl AsRef<Path>,
+        options: &StoreOptions,
+    ) -> Result<Store, StoreError> {
+        check_has_store(path.as_ref())?;
+        let disk = FileDisk::open(path.as_ref(), IoMode::Buffered);
+        let disk = Arc::new(disk.map_err(io("open the store"))?);
+        Store::open(&(disk as Arc<dyn Disk>), options)
+    }
+
+    /// Opens the store in a directory to be read only, as [`Store::open_read_only`] does. Several
+    /// processes may do so at the same time.
+    ///
+    /// # Errors
+    /// [`HeadError::Missing`] if there is no store, or as [`Store::open_read_only`].
+    pub fn open_directory_read_only(
+        path: impl AsRef<Path>,
+        options: &StoreOptions,
+    ) -> Result<Store, StoreError> {
+        check_has_store(path.as_ref())?;
+        let disk = FileDisk::open_read_only(path.as_ref());
+        let disk = Arc::new(disk.map_err(io("open the store"))?);
+        Store::open_read_only(&(disk as Arc<dyn Disk>), options)
     }
 
     /// Makes a store in an empty directory. `id` tells its files from those of other stores; a

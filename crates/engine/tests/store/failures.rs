@@ -13,8 +13,8 @@ use tidegate_engine::disk::{Crash, Disk, Faults, FileDisk, IoMode};
 use tidegate_engine::lock::LockSettings;
 use tidegate_engine::wal::{LogError, LogId, LogSettings};
 use tidegate_engine::{
-    Direction, Isolation, PageSize, Store, StoreError, StoreOptions, TreeHandle, TxnError,
-    TxnOptions,
+    Direction, HeadError, Isolation, PageSize, Store, StoreError, StoreOptions, TreeHandle,
+    TxnError, TxnOptions,
 };
 
 use super::hooked::{Change, Hook, HookedDisk};
@@ -374,10 +374,7 @@ fn a_closed_store_is_read_where_nothing_can_be_written() {
 }
 
 fn read_only(path: &Path) -> Result<Store, StoreError> {
-    let disk = FileDisk::open_read_only(path)
-        .map_err(|source| StoreError::Io { action: "open the directory", source })?;
-    let disk: Arc<dyn Disk> = Arc::new(disk);
-    Store::open_read_only(&disk, &options())
+    Store::open_directory_read_only(path, &options())
 }
 
 fn contents(path: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
@@ -410,4 +407,19 @@ fn a_directory_without_a_store_is_left_as_it_was() {
     assert!(matches!(Store::open(&disk, &options()).err(), Some(StoreError::Head(_))));
     drop(disk);
     assert!(contents(directory.path()).is_empty());
+
+    std::fs::write(directory.path().join("letter"), "hello").unwrap();
+    let path = directory.path();
+    for result in [
+        Store::open_directory(path, &options()),
+        Store::open_directory_read_only(path, &options()),
+        Store::open_or_create(path, &options()),
+    ] {
+        let error = result.err().unwrap();
+        assert!(matches!(error, StoreError::Head(HeadError::Missing)), "{error}");
+        assert_eq!(contents(path).len(), 1);
+    }
+    let missing = path.join("missing");
+    assert!(Store::open_directory(&missing, &options()).is_err());
+    assert!(!missing.exists());
 }

@@ -71,6 +71,31 @@ fn sequences_that_grow_side_by_side_leave_no_leaf_nearly_empty_between_them() {
 }
 
 #[test]
+fn the_size_of_a_tree_is_what_a_check_counts() {
+    for count in [0, 1, 30_000] {
+        let keys = orders(count);
+        with_tree(SplitPolicy::default(), keys, |store, tree| {
+            let (name, shape) = store.check().unwrap().remove(0);
+            assert_eq!(name, tree.name());
+            let size = tree.size().unwrap();
+            assert_eq!(size.shape, shape);
+            let fills = tree.fills().unwrap();
+            let mean = fills.iter().map(|leaf| leaf.fill).sum::<f64>() / fills.len() as f64;
+            assert_eq!(size.fill.to_bits(), mean.to_bits());
+            assert_eq!(size.long_value_pages, 0);
+            assert_eq!(size.bytes, (shape.leaves + shape.inner_nodes) * 4_096);
+
+            let value = vec![7; 100_000];
+            store.transaction(|transaction| transaction.put(tree, b"long", &value)).unwrap();
+            let size = tree.size().unwrap();
+            assert!((25..=32).contains(&size.long_value_pages), "{size:?}");
+            let nodes = size.shape.leaves + size.shape.inner_nodes;
+            assert_eq!(size.bytes, (nodes + size.long_value_pages) * 4_096);
+        });
+    }
+}
+
+#[test]
 fn a_sequence_at_the_end_fills_leaves_as_each_policy_says() {
     let ascending = || (0..20_000_u32).map(|key| key.to_be_bytes().to_vec());
     let [half, max_key, adaptive] = POLICIES.map(|policy| fill(policy, ascending()));
