@@ -81,6 +81,7 @@ pub struct XmlWriter<W: Write> {
     output: W,
     buffer: Vec<u8>,
     form: Form,
+    is_fragment: bool,
     stage: Stage,
     open: Vec<OpenElement>,
     namespaces: Namespaces,
@@ -99,11 +100,20 @@ impl<W: Write> XmlWriter<W> {
         XmlWriter::with_form(output, Form::Canonical { comments })
     }
 
+    /// A writer of a part of a document as it stands between the tags of an element: any number of
+    /// nodes, without an XML declaration. It is given neither the start nor the end of a document.
+    /// Namespaces that are declared outside the part are declared again in it.
+    pub fn fragment(output: W) -> XmlWriter<W> {
+        let whole = XmlWriter::with_form(output, Form::Plain);
+        XmlWriter { stage: Stage::Content, is_fragment: true, ..whole }
+    }
+
     fn with_form(output: W, form: Form) -> XmlWriter<W> {
         XmlWriter {
             output,
             buffer: Vec::with_capacity(CHUNK + CHUNK / 4),
             form,
+            is_fragment: false,
             stage: Stage::Start,
             open: Vec::new(),
             namespaces: Namespaces::default(),
@@ -136,7 +146,9 @@ impl<W: Write> XmlWriter<W> {
     ///
     /// Returns an error if the output fails or if the document has not ended.
     pub fn finish(mut self) -> Result<W, SerializeError> {
-        if self.stage != Stage::Done {
+        let is_whole =
+            if self.is_fragment { self.open.is_empty() } else { self.stage == Stage::Done };
+        if !is_whole {
             return Err(SerializeError::Order("the document has not ended"));
         }
         self.pass_on()?;
@@ -259,7 +271,7 @@ impl<W: Write> XmlWriter<W> {
             self.push_name(&open.name, open.prefix.as_deref());
             self.push(">");
         }
-        if self.open.is_empty() {
+        if self.open.is_empty() && !self.is_fragment {
             self.stage = Stage::Epilog;
         }
         Ok(())
@@ -271,7 +283,7 @@ impl<W: Write> XmlWriter<W> {
         }
         check_characters(text)?;
         self.finish_start_tag();
-        push_escaped(&mut self.buffer, text, bare_text);
+        push_text(&mut self.buffer, text);
         Ok(())
     }
 
@@ -367,6 +379,26 @@ fn push_value(buffer: &mut Vec<u8>, value: &str) {
     buffer.extend_from_slice(b"=\"");
     push_escaped(buffer, value, bare_value);
     buffer.push(b'"');
+}
+
+/// Appends `name="value"`.
+pub(crate) fn push_attribute(buffer: &mut Vec<u8>, name: &str, value: &str) {
+    buffer.extend_from_slice(name.as_bytes());
+    push_value(buffer, value);
+}
+
+/// Returns text as it stands between tags in XML: with references where it needs them.
+#[must_use]
+pub fn text_as_xml(text: &str) -> String {
+    let mut buffer = Vec::with_capacity(text.len());
+    push_text(&mut buffer, text);
+    // Only whole ASCII characters are replaced.
+    String::from_utf8(buffer).unwrap_or_default()
+}
+
+/// Appends text as it stands between tags.
+fn push_text(buffer: &mut Vec<u8>, text: &str) {
+    push_escaped(buffer, text, bare_text);
 }
 
 fn push_declaration(buffer: &mut Vec<u8>, prefix: &str, uri: &str) {

@@ -44,11 +44,14 @@ mod fragment;
 mod index;
 mod leaves;
 mod load;
+mod many;
 mod navigate;
+mod output;
 mod paths;
 mod record;
 mod relabel;
 mod relocate;
+mod statistics;
 mod update;
 mod vocabulary;
 
@@ -60,9 +63,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
 use tidegate_engine::lock::multi_granularity::{S, X};
+use tidegate_engine::wal::LogError;
 use tidegate_engine::{
-    Isolation, KeyLocking, Savepoint, Store, StoreError, StoreOptions, Transaction, TreeHandle,
-    TreeOptions, TxnError, TxnOptions,
+    HeadError, Isolation, KeyLocking, Savepoint, Store, StoreError, StoreOptions, Transaction,
+    TreeHandle, TreeOptions, TxnError, TxnOptions,
 };
 
 use self::index::{INDEXES, Indexes};
@@ -82,7 +86,9 @@ pub use self::leaves::InnerNodes;
 pub use self::load::{LoadOptions, LoadPhase, Progress};
 pub use self::navigate::{Children, Descendants};
 pub use self::record::MalformedRecord;
+pub use self::statistics::{DocumentStatistics, IndexStatistics, NodeCounts};
 pub use self::update::{NewNode, Place};
+pub use tidegate_engine::TreeSize;
 
 const DOCUMENTS: &str = "xml documents";
 const NAMES: &str = "xml names";
@@ -142,6 +148,9 @@ pub enum XmlStoreError {
     /// A name that XML does not allow.
     #[error("{0:?} is not a name in XML; choose another one")]
     Name(String),
+    /// A prefix that is bound to no namespace.
+    #[error("the prefix {0:?} is not bound to a namespace here; bind it, or declare it above")]
+    Prefix(String),
     /// Content that XML does not allow in such a node.
     #[error("{0}; change the content")]
     Content(&'static str),
@@ -207,6 +216,13 @@ impl XmlStoreError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, XmlStoreError::Engine(error) if error.is_retryable())
+    }
+
+    /// Returns whether there is no store in the directory that was to be opened.
+    #[must_use]
+    pub fn is_missing_store(&self) -> bool {
+        let XmlStoreError::Engine(TxnError::Store(error)) = self else { return false };
+        matches!(error, StoreError::Head(HeadError::Missing))
     }
 }
 
@@ -278,6 +294,37 @@ impl XmlStore {
         XmlStore::on(Store::open_or_create(path, &StoreOptions::default())?)
     }
 
+    /// Opens the store in a directory. Makes none, and leaves a directory that has no store as it
+    /// was.
+    ///
+    /// # Errors
+    /// [`HeadError::Missing`](tidegate_engine::HeadError::Missing) if there is no store; or it is
+    /// open in another process, cannot be opened, or its content is damaged.
+    pub fn open(path: impl AsRef<Path>) -> Result<XmlStore, XmlStoreError> {
+        XmlStore::on(Store::open_directory(path, &StoreOptions::default())?)
+    }
+
+    /// Opens the store in a directory to be read only: several processes may do so at the same
+    /// time, and nothing is written. A store that was not closed has to be recovered; it is opened
+    /// as by [`XmlStore::open`] then.
+    ///
+    /// # Errors
+    /// As [`XmlStore::open`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<XmlStore, XmlStoreError> {
+        let path = path.as_ref();
+        match Store::open_directory_read_only(path, &StoreOptions::default()) {
+            Ok(store) => match XmlStore::on(store) {
+                // Something that a load or a drop has left has to be removed.
+                Err(XmlStoreError::Engine(TxnError::Store(StoreError::Log(
+                    LogError::ReadOnly,
+                )))) => XmlStore::open(path),
+                opened => opened,
+            },
+            Err(StoreError::NotClosed) => XmlStore::open(path),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Opens the documents in an open store of the engine, which may be new. What loads and drops
     /// that did not end have left is removed. A program that keeps trees of its own in the same
     /// store makes them when the documents' trees are there.
@@ -318,9 +365,19 @@ impl XmlStore {
     /// # Errors
     /// If there is a conflict or the store cannot read.
     pub fn documents(&self) -> Result<Vec<String>, XmlStoreError> {
+        self.documents_in("")
+    }
+
+    /// Returns the names of the documents of a collection, which are those that begin with
+    /// `prefix`, in the order of their bytes. Collections exist by the names of their documents
+    /// only.
+    ///
+    /// # Errors
+    /// If there is a conflict or the store cannot read.
+    pub fn documents_in(&self, prefix: &str) -> Result<Vec<String>, XmlStoreError> {
         let mut transaction = self.engine.begin(TxnOptions::default());
         let mut names = Vec::new();
-        for entry in transaction.entries(&self.catalog)? {
+        for entry in transaction.prefix(&self.catalog, prefix.as_bytes())? {
             names.push(document_name(entry?.0)?);
         }
         transaction.commit()?;

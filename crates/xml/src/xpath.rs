@@ -46,9 +46,12 @@ mod plan;
 mod value;
 
 use ast::Expr;
+pub use eval::Lazy as LazyValue;
 use eval::{Context, Failure, Items, Lazy, Run};
+pub use explain::PlanLine;
 pub use parse::{MAX_DEPTH, MAX_LENGTH, ParseError};
 pub(crate) use value::number_of;
+pub use value::string_of as number_as_text;
 pub use value::{Item, Value};
 
 /// The namespaces that the prefixes in an expression mean; `xml` is always known. A name without
@@ -72,7 +75,7 @@ impl Prefixes {
         self
     }
 
-    fn get(&self, prefix: &str) -> Option<&str> {
+    pub(crate) fn get(&self, prefix: &str) -> Option<&str> {
         self.uris.get(prefix).map(String::as_str)
     }
 }
@@ -226,14 +229,24 @@ impl Query {
         Run { tree, environment }.string_of(value)
     }
 
-    /// Returns the plan as text, with the indexes of `tree` that it would use.
-    pub fn explain<T: Tree>(&self, tree: &T, environment: &Environment<T::Node>) -> String {
-        explain::explain(&self.expr, &|name| {
-            if environment.uses_indexes() { tree.index_of_elements(name) } else { None }
-        })
+    /// Returns the plan, with the indexes of `tree` that it would use. Which they are depends on
+    /// the variables of the environment, too.
+    pub fn plan<T: Tree>(&self, tree: &T, environment: &Environment<T::Node>) -> Vec<PlanLine> {
+        explain::plan(&self.expr, tree, environment)
     }
 
-    fn lazy<'a, T: Tree>(
+    /// Returns the plan as text, each line indented by two spaces for each level.
+    pub fn explain<T: Tree>(&self, tree: &T, environment: &Environment<T::Node>) -> String {
+        let lines = self.plan(tree, environment);
+        lines.iter().flat_map(|line| [line.to_string(), "\n".to_owned()]).collect()
+    }
+
+    /// Returns the value with `node` as the context node; its nodes are looked for when the
+    /// iterator is asked for them.
+    ///
+    /// # Errors
+    /// Those of [`Query::evaluate`], here or from the iterator.
+    pub fn lazy<'a, T: Tree>(
         &'a self,
         tree: &'a T,
         node: &T::Node,

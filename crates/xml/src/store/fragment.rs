@@ -1,5 +1,6 @@
 //! Inserting XML text into a document.
 
+use std::cell::RefCell;
 use std::io::BufRead;
 
 use super::load::{Builder, Made};
@@ -52,10 +53,21 @@ impl Document<'_> {
         place: &Place,
         text: impl BufRead,
     ) -> Result<Vec<Label>, XmlStoreError> {
+        self.insert_xml_followed(place, text, &[])
+    }
+
+    /// Inserts XML text. Labels in `followed` stay those of their nodes when nodes get new labels,
+    /// but not when their texts are joined with others.
+    pub(super) fn insert_xml_followed(
+        &self,
+        place: &Place,
+        text: impl BufRead,
+        followed: &[&RefCell<Label>],
+    ) -> Result<Vec<Label>, XmlStoreError> {
         self.lock_to_write()?;
         let gap = self.gap(place)?;
         self.atomically(|| {
-            let gap = self.with_room(gap, &[], |gap, _| Ok(gap.clone()))?;
+            let gap = self.with_room(gap, followed, |gap, _| Ok(gap.clone()))?;
             let mut inserted = self.insert_events(&gap, text)?;
             self.join_ends(&gap, &mut inserted)?;
             Ok(inserted)

@@ -41,6 +41,7 @@ use super::paths::Paths;
 use super::record::{
     MalformedRecord, Record, RecordKind, push_number, push_text, take_number, take_text,
 };
+use super::statistics::IndexStatistics;
 use super::vocabulary::Vocabulary;
 use super::{Document, Stored, XmlStore, XmlStoreError};
 use crate::label::Label;
@@ -104,6 +105,20 @@ impl Indexes {
     /// Returns the indexes that are not being built.
     fn ready(&self) -> Vec<Arc<Index>> {
         self.list().iter().filter(|index| index.is_ready()).cloned().collect()
+    }
+
+    /// Returns the figures of all indexes.
+    pub(super) fn statistics(&self) -> Result<Vec<IndexStatistics>, XmlStoreError> {
+        let all = self.list().clone();
+        let statistics = all.iter().map(|index| {
+            Ok(IndexStatistics {
+                name: index.name.clone(),
+                definition: index.definition.clone(),
+                is_ready: index.is_ready(),
+                tree: index.tree.size()?,
+            })
+        });
+        statistics.collect()
     }
 
     /// Makes the entries of one changed node what they have to be, in the transaction that changes

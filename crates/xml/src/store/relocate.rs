@@ -34,7 +34,18 @@ impl Document<'_> {
     /// joined text would be too long; a label would be too long ([`XmlStoreError::Label`]); or the
     /// store failed.
     pub fn move_to(&self, node: &Label, place: &Place) -> Result<Label, XmlStoreError> {
+        self.move_followed(&[&RefCell::new(node.clone())], place)
+    }
+
+    /// Moves the first of some nodes. The labels of the others stay those of their nodes when nodes
+    /// get new labels, but not when their texts are joined with others.
+    pub(super) fn move_followed(
+        &self,
+        nodes: &[&RefCell<Label>],
+        place: &Place,
+    ) -> Result<Label, XmlStoreError> {
         self.lock_to_write()?;
+        let node = &nodes[0].borrow().clone();
         let kind = self.child_kind(node)?;
         if kind == RecordKind::Element && node.parent() == Some(Label::document()) {
             return Err(not_possible(node, "a document keeps its root element where it is"));
@@ -47,10 +58,10 @@ impl Document<'_> {
             return Err(not_possible(node, "it cannot be moved into itself; copy it instead"));
         }
         check_child(&gap.parent, kind)?;
-        let node = RefCell::new(node.clone());
+        let node = nodes[0];
         self.atomically(|| {
             let copy = |gap: &Gap, label: &Label| self.copy_into(gap, &node.borrow(), label);
-            let moved = self.with_room(gap, &[&node], copy)?;
+            let moved = self.with_room(gap, nodes, copy)?;
             self.remove_and_join(&node.borrow())?;
             Ok(moved)
         })
@@ -164,7 +175,7 @@ impl Document<'_> {
 }
 
 /// Returns the name of the declaration of a prefix, or of the default namespace.
-fn declaration(prefix: &str) -> QName {
+pub(super) fn declaration(prefix: &str) -> QName {
     let (prefix, local) = if prefix.is_empty() { ("", "xmlns") } else { ("xmlns", prefix) };
     QName { prefix: prefix.into(), local: local.into(), namespace: XMLNS_NAMESPACE.into() }
 }

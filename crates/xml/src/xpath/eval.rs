@@ -7,11 +7,12 @@
 
 use std::cmp::Ordering;
 
-use crate::tree::{Below, Comparand, PathTest, Pattern, Relation, Tree};
+use crate::tree::{PathTest, Tree};
 use crate::xpath::ast::{
     Axis, Expr, Method, NodeTest, Operator, Path, Predicate, PredicateKind, Start, Step,
 };
 use crate::xpath::order::{self, MergeNested, MergeUnion};
+use crate::xpath::pattern::{Candidate, Candidates};
 use crate::xpath::value::{self, Item, Value};
 use crate::xpath::{Environment, EvalError, axes, functions, operators, pattern};
 
@@ -28,11 +29,16 @@ fn collect<'a, T: Tree + 'a>(items: Items<'a, T>) -> Result<Items<'a, T>, Failur
     Ok(Box::new(collected.into_iter().map(Ok)))
 }
 
-/// A value whose nodes are not looked for yet.
-pub(crate) enum Lazy<'a, T: Tree> {
+/// A [`Value`] whose nodes are looked for when they are asked for.
+pub enum Lazy<'a, T: Tree> {
+    /// Nodes in document order and without duplicates. The iterator must not be asked again after
+    /// an error.
     Nodes(Items<'a, T>),
+    /// A boolean.
     Boolean(bool),
+    /// A number.
     Number(f64),
+    /// A string.
     String(String),
 }
 
@@ -261,61 +267,30 @@ impl<'a, T: Tree> Run<'a, T> {
     }
 
     /// Returns what the first steps from the document find, and how many steps these are, if an
-    /// index answers them. One that answers a comparison is preferred to one of the path alone.
+    /// index answers them.
     fn matching(self, steps: &'a [Step]) -> Result<Option<(Items<'a, T>, usize)>, Failure<T>> {
-        if !self.environment.uses_indexes() {
+        let Some(Candidates { patterns, length }) = pattern::candidates(steps, self.environment)
+        else {
             return Ok(None);
-        }
-        let Some(prefix) = pattern::prefix(steps) else { return Ok(None) };
-        let predicates = &steps[prefix.length - 1].predicates;
-        let mut found = None;
-        let compared =
-            predicates.iter().flat_map(|predicate| pattern::comparisons(&predicate.expr));
-        // Nothing is below an attribute or a text.
-        let is_element = matches!(prefix.path.last(), Some((_, PathTest::Element(_))));
-        let compared = compared.filter(|_| is_element);
-        for comparison in compared {
-            let Some(content) = self.content(comparison.operator, comparison.operand) else {
-                continue;
-            };
-            let mut path = prefix.path.clone();
-            path.push((Below::Directly, comparison.test));
-            let pattern = Pattern { path, content: Some(content) };
-            let Some(nodes) = self.tree.matching(&pattern)? else { continue };
-            let parents = nodes
-                .filter_map(move |node| node.and_then(|node| self.tree.parent(&node)).transpose());
-            let parents = axes::nodes::<T>(parents);
-            // An element has one attribute of a name, but may have several texts.
-            found = Some(match comparison.test {
-                PathTest::Text => order::sort(self.tree, parents)?,
-                _ => parents,
-            });
-            break;
-        }
-        if found.is_none() {
-            let pattern = Pattern { path: prefix.path, content: None };
-            found = self.tree.matching(&pattern)?.map(|nodes| axes::nodes::<T>(nodes));
-        }
-        let Some(items) = found else { return Ok(None) };
-        Ok(Some((self.filter_all(items, predicates)?, prefix.length)))
-    }
-
-    /// Returns the comparison with an operand as an index makes it, if the operand is constant.
-    fn content(self, operator: Operator, operand: &'a Expr) -> Option<(Relation, Comparand<'a>)> {
-        let text = match operand {
-            Expr::Literal(text) => text,
-            Expr::Number(number) => return pattern::with_number(operator, *number),
-            Expr::Variable(name) => match self.environment.variable(name)? {
-                Value::String(text) => text,
-                Value::Number(number) => return pattern::with_number(operator, *number),
-                Value::Nodes(_) | Value::Boolean(_) => return None,
-            },
-            _ => return None,
         };
-        if operator == Operator::Equal {
-            return Some((Relation::Equal, Comparand::Text(text)));
+        for Candidate { pattern, is_of_parents } in patterns {
+            let Some(nodes) = self.tree.matching(&pattern)? else { continue };
+            let mut items = if is_of_parents {
+                let parent = |node: Result<T::Node, T::Error>| {
+                    node.and_then(|node| self.tree.parent(&node)).transpose()
+                };
+                axes::nodes::<T>(nodes.filter_map(parent))
+            } else {
+                axes::nodes::<T>(nodes)
+            };
+            // An element has one attribute of a name, but may have several texts.
+            if is_of_parents && matches!(pattern.path.last(), Some((_, PathTest::Text))) {
+                items = order::sort(self.tree, items)?;
+            }
+            let predicates = &steps[length - 1].predicates;
+            return Ok(Some((self.filter_all(items, predicates)?, length)));
         }
-        pattern::with_number(operator, value::number_of(text))
+        Ok(None)
     }
 
     /// Returns what a step finds for context nodes in document order, in document order.

@@ -1,33 +1,54 @@
-//! Writes the plan of an expression as text: operators as a tree, each with its inputs indented
-//! below it.
+//! The plan of an expression: operators as a tree, each with its inputs below it.
 
-use std::fmt::Write;
+use std::fmt;
 
-use crate::name::QName;
+use crate::tree::Tree;
 use crate::xpath::ast::{
     Axis, Expr, Method, NodeTest, Path, Predicate, PredicateKind, Start, Step,
 };
-use crate::xpath::value;
+use crate::xpath::pattern::{self, Candidates};
+use crate::xpath::{Environment, value};
 
-/// Returns the plan. `index_of` names the index of the elements with a name, if there is one.
-pub(crate) fn explain(expr: &Expr, index_of: &dyn Fn(&QName) -> Option<String>) -> String {
-    let mut plan = Plan { text: String::new(), index_of };
+/// An operator of a plan. Its inputs follow it, one level deeper; steps of a path are listed in
+/// the order of the path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanLine {
+    /// Number of operators that it is an input of, directly or not.
+    pub depth: usize,
+    /// What it does.
+    pub operator: String,
+    /// The index that it asks, as [`Tree::index_for`] or [`Tree::index_of_elements`] names it.
+    pub index: Option<String>,
+}
+
+impl fmt::Display for PlanLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = 2 * self.depth;
+        write!(f, "{:width$}{}", "", self.operator)?;
+        self.index.iter().try_for_each(|index| write!(f, ", index {index}"))
+    }
+}
+
+/// Returns the plan of an expression on a tree.
+pub(crate) fn plan<T: Tree>(
+    expr: &Expr,
+    tree: &T,
+    environment: &Environment<T::Node>,
+) -> Vec<PlanLine> {
+    let mut plan = Plan { lines: Vec::new(), tree, environment };
     plan.expr(expr, 0);
-    plan.text
+    plan.lines
 }
 
-struct Plan<'a> {
-    text: String,
-    index_of: &'a dyn Fn(&QName) -> Option<String>,
+struct Plan<'a, T: Tree> {
+    lines: Vec<PlanLine>,
+    tree: &'a T,
+    environment: &'a Environment<T::Node>,
 }
 
-impl Plan<'_> {
-    fn line(&mut self, depth: usize, line: &str) {
-        for _ in 0..depth {
-            self.text.push_str("  ");
-        }
-        self.text.push_str(line);
-        self.text.push('\n');
+impl<T: Tree> Plan<'_, T> {
+    fn line(&mut self, depth: usize, operator: &str) {
+        self.lines.push(PlanLine { depth, operator: operator.to_owned(), index: None });
     }
 
     fn expr(&mut self, expr: &Expr, depth: usize) {
@@ -71,8 +92,12 @@ impl Plan<'_> {
     fn path(&mut self, path: &Path, depth: usize) {
         self.line(depth, "path");
         let depth = depth + 1;
+        let mut answered = 0;
         match &path.start {
-            Start::Root => self.line(depth, "from the document"),
+            Start::Root => {
+                self.line(depth, "from the document");
+                answered = self.first_steps(&path.steps, depth);
+            }
             Start::Context => self.line(depth, "from the context node"),
             Start::Expr(expr) => {
                 self.line(depth, "from the nodes of");
@@ -80,15 +105,33 @@ impl Plan<'_> {
             }
         }
         self.predicates(&path.predicates, depth + 1);
-        for step in &path.steps {
-            let line = self.step(step);
-            self.line(depth, &line);
+        for (number, step) in path.steps.iter().enumerate() {
+            if number >= answered {
+                self.step(step, depth);
+            }
             self.predicates(&step.predicates, depth + 1);
         }
     }
 
-    fn step(&self, step: &Step) -> String {
-        let mut line = format!("step {}::{}", step.axis.name(), test(&step.test));
+    /// Adds the line of the steps that an index answers. Returns how many they are.
+    fn first_steps(&mut self, steps: &[Step], depth: usize) -> usize {
+        let candidates = pattern::candidates(steps, self.environment);
+        let Some(Candidates { patterns, length }) = candidates else { return 0 };
+        let named = patterns.iter().find_map(|candidate| {
+            let index = self.tree.index_for(&candidate.pattern)?;
+            Some((candidate.is_of_parents, index))
+        });
+        let Some((is_of_parents, index)) = named else { return 0 };
+        let steps = steps[..length].iter();
+        let steps = steps.map(|step| format!("{}::{}", step.axis.name(), test(&step.test)));
+        let steps = steps.collect::<Vec<_>>().join("/");
+        let parents = if is_of_parents { ", parents of what is found by the value" } else { "" };
+        let operator = format!("steps {steps}{parents}");
+        self.lines.push(PlanLine { depth, operator, index: Some(index) });
+        length
+    }
+
+    fn step(&mut self, step: &Step, depth: usize) {
         let how = match step.method {
             Method::Concatenate => "",
             Method::Merge => ", merge of nested results",
@@ -98,15 +141,16 @@ impl Plan<'_> {
             Method::OneOfEachParent => ", from one node of each parent, sort",
             Method::Sort => ", sort and remove duplicates",
         };
-        line.push_str(how);
-        if let (Axis::Descendant | Axis::DescendantOrSelf, NodeTest::Name(name)) =
-            (step.axis, &step.test)
-            && let Some(index) = (self.index_of)(name)
-        {
-            // Writing to a string cannot fail.
-            let _ = write!(line, ", index {index}");
-        }
-        line
+        let operator = format!("step {}::{}{how}", step.axis.name(), test(&step.test));
+        let index = match (step.axis, &step.test) {
+            (Axis::Descendant | Axis::DescendantOrSelf, NodeTest::Name(name))
+                if self.environment.uses_indexes() =>
+            {
+                self.tree.index_of_elements(name)
+            }
+            _ => None,
+        };
+        self.lines.push(PlanLine { depth, operator, index });
     }
 
     fn predicates(&mut self, predicates: &[Predicate], depth: usize) {

@@ -56,9 +56,10 @@ pub(crate) fn number_of(text: &str) -> f64 {
     text.parse().unwrap_or(f64::NAN)
 }
 
-/// Converts a number to a string: the fewest digits that tell it from every other number, never
-/// with an exponent, and no sign for zero.
-pub(crate) fn string_of(number: f64) -> String {
+/// Converts a number to a string (section 4.2): the fewest digits that tell it from every other
+/// number, never with an exponent, and no sign for zero.
+#[must_use]
+pub fn string_of(number: f64) -> String {
     if number == 0.0 {
         "0".to_owned()
     } else if number.is_infinite() {

@@ -34,6 +34,7 @@ mod fragments;
 mod full_disk;
 mod indexes;
 mod loading;
+mod many;
 mod model;
 mod moves;
 #[path = "../parse_documents/mod.rs"]
@@ -41,6 +42,7 @@ mod moves;
 mod parse_documents;
 mod queries;
 mod relabel;
+mod reports;
 mod sharing;
 mod sizes;
 mod updates;
