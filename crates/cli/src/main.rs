@@ -11,6 +11,7 @@ mod proxy;
 mod replay;
 mod report;
 mod simulate;
+mod xml;
 
 use std::error::Error;
 use std::io;
@@ -50,6 +51,7 @@ enum Command {
     Controllers(controllers::ControllersArguments),
     Lab(lab::LabArguments),
     Report(report::ReportArguments),
+    Xml(xml::XmlArguments),
 }
 
 /// Why the command ends without success.
@@ -61,7 +63,7 @@ enum Failure {
     Failed(Box<dyn Error>),
     /// A database violated a consistency condition of its workload.
     Inconsistent(Box<dyn Error>),
-    /// Another program did the work, ended with this code, and has printed the reason.
+    /// The reason is not to be printed: it has been, or who reads the output has gone.
     Code(u8),
 }
 
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Command::Controllers(arguments) => controllers::run(&arguments),
         Command::Lab(arguments) => lab::run(arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Xml(arguments) => xml::run(arguments),
     };
     let (code, error) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
@@ -115,5 +118,14 @@ fn report(error: &dyn Error) {
 fn print(text: &str) -> Result<(), Failure> {
     use io::Write;
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::failed)
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(output_failure)
+}
+
+/// Returns the failure of a command that cannot write its results. That the reader of a pipe has
+/// gone is none: it had read what it wanted.
+fn output_failure(error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::Code(0),
+        _ => Failure::failed(error),
+    }
 }

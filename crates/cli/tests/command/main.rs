@@ -13,3 +13,4 @@ mod sessions;
 mod simulate;
 mod support;
 mod usage;
+mod xml;
