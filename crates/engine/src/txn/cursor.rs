@@ -176,7 +176,7 @@ impl Transaction {
     }
 
     /// Returns whether reads of this transaction lock each key.
-    fn locks_keys(&self, tree: &TreeEntry) -> bool {
+    pub(super) fn locks_keys(&self, tree: &TreeEntry) -> bool {
         self.options.isolation != Isolation::ReadUncommitted && !self.covers_keys(tree, S)
     }
 

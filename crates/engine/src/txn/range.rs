@@ -6,8 +6,10 @@
 use std::iter::FusedIterator;
 use std::ops::{Bound, RangeBounds};
 
-use super::{Cursor, Direction, Transaction, TxnError};
-use crate::core::TreeHandle;
+use super::{Cursor, Direction, Isolation, Transaction, TxnError};
+use crate::core::{Reference, TreeHandle, check_not_dropped};
+use crate::lock::multi_granularity::IS;
+use crate::page::Node;
 
 /// A key and its value, copied out of a tree.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
@@ -100,6 +102,60 @@ impl Transaction {
     pub fn ceiling(&mut self, tree: &TreeHandle, key: &[u8]) -> Result<Option<KeyValue>, TxnError> {
         let bounds = (Bound::Included(key), Bound::Unbounded);
         self.range_between(tree, bounds)?.next().transpose()
+    }
+
+    /// Returns what `read` makes of the entry with the lowest key that is not below `key`, and of
+    /// its value. Neither is copied where no key has to be locked and the value is not long. `read`
+    /// may be called while the entry's page is latched, so it should be short, and must not use the
+    /// store.
+    ///
+    /// # Errors
+    /// See [`TxnError`].
+    pub fn ceiling_with<R>(
+        &mut self,
+        tree: &TreeHandle,
+        key: &[u8],
+        read: impl FnOnce(&[u8], &[u8]) -> R,
+    ) -> Result<Option<R>, TxnError> {
+        self.check(tree)?;
+        let entry = tree.entry();
+        if self.options.isolation != Isolation::ReadUncommitted {
+            self.lock_parents(entry, IS)?;
+        }
+        if self.locks_keys(entry) {
+            return self.ceiling_by_cursor(tree, key, read);
+        }
+        let on = tree.tree();
+        let mut leaf = on.leaf(key)?;
+        let mut slot = Node::new(&leaf).search(key).unwrap_or_else(|slot| slot);
+        // Leaves that have no entry are passed.
+        while slot >= Node::new(&leaf).count() {
+            let right = on.leaf_after(&leaf)?;
+            check_not_dropped(entry)?;
+            let Some(right) = right else { return Ok(None) };
+            (leaf, slot) = (right, 0);
+        }
+        let node = Node::new(&leaf);
+        if Reference::of(entry, node.value(slot)).is_some() {
+            drop(leaf);
+            return self.ceiling_by_cursor(tree, key, read);
+        }
+        let found = read(&node.key(slot), node.value(slot));
+        drop(leaf);
+        // Who locks nothing does not see the tree go, and its pages say anything then.
+        check_not_dropped(entry)?;
+        Ok(Some(found))
+    }
+
+    fn ceiling_by_cursor<R>(
+        &mut self,
+        tree: &TreeHandle,
+        key: &[u8],
+        read: impl FnOnce(&[u8], &[u8]) -> R,
+    ) -> Result<Option<R>, TxnError> {
+        let bounds = (Bound::Included(key), Bound::Unbounded);
+        let mut cursor = self.cursor(tree, bounds, Direction::Up)?;
+        Ok(cursor.next(self)?.map(|(key, value)| read(key, value)))
     }
 
     /// Returns the entry with the highest key that is not above `key`.

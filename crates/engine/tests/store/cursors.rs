@@ -195,19 +195,28 @@ fn cursors_go_where_a_map_says() {
 #[test]
 fn the_nearest_entry_is_found_on_either_side() {
     let mut random = Random::new(5);
-    let (_, store, tree) = new_store(5, &options());
-    let mut model = Model::new();
-    let mut transaction = store.begin(at(LEVELS[3]));
-    for _ in 0..800 {
-        change(&mut random, &mut transaction, &tree, &mut model);
-    }
-    for _ in 0..500 {
-        let to = key(&mut random);
-        let below = model.range(..=to.clone()).next_back();
-        let above = model.range(to.clone()..).next();
-        let cloned = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
-        assert_eq!(transaction.floor(&tree, &to).unwrap(), below.map(cloned));
-        assert_eq!(transaction.ceiling(&tree, &to).unwrap(), above.map(cloned));
+    let (_, store, _) = new_store(5, &options());
+    for (tree, level) in
+        trees(&store).into_iter().flat_map(|tree| LEVELS.map(|l| (tree.clone(), l)))
+    {
+        let mut transaction = store.begin(at(level));
+        let entries = transaction.entries(&tree).unwrap();
+        let mut model: Model = entries.collect::<Result<_, _>>().unwrap();
+        for _ in 0..400 {
+            change(&mut random, &mut transaction, &tree, &mut model);
+        }
+        for _ in 0..300 {
+            let to = key(&mut random);
+            let below = model.range(..=to.clone()).next_back();
+            let above = model.range(to.clone()..).next();
+            let cloned = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
+            assert_eq!(transaction.floor(&tree, &to).unwrap(), below.map(cloned));
+            assert_eq!(transaction.ceiling(&tree, &to).unwrap(), above.map(cloned));
+            let copied = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+            let found = transaction.ceiling_with(&tree, &to, copied).unwrap();
+            assert_eq!(found, above.map(cloned));
+        }
+        transaction.commit().unwrap();
     }
 }
 

@@ -30,10 +30,11 @@ use std::ops::Bound;
 
 use tidegate_engine::Direction;
 
+use super::navigate::malformed;
 use super::paths::{Paths, Pcr};
 use super::record::{Record, RecordKind};
 use super::{Document, XmlStoreError};
-use crate::label::{Ancestors, Label, LabelRange, LabelRole};
+use crate::label::{Ancestors, Label, LabelRange};
 
 /// Which elements of a document have records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -196,7 +197,7 @@ impl InnerNodesOfScan {
 }
 
 impl Document<'_> {
-    fn has_virtual_nodes(&self) -> bool {
+    pub(super) fn has_virtual_nodes(&self) -> bool {
         !self.stored.inner_nodes.has_record(true)
     }
 
@@ -228,14 +229,27 @@ impl Document<'_> {
         Ok(nodes)
     }
 
-    /// Returns what the record of an inner node would be, if the label is one's.
-    pub(super) fn find_inner(&self, label: &Label) -> Result<Option<Record>, XmlStoreError> {
-        let is_child = label.role() == LabelRole::Child && label.owner().is_none();
-        if !self.has_virtual_nodes() || !is_child {
-            return Ok(None);
+    /// Returns the record of a node; of an inner node what it would be.
+    pub(super) fn find_or_rebuild(&self, label: &Label) -> Result<Option<Record>, XmlStoreError> {
+        let read = |key: &[u8], value: &[u8]| {
+            let is_found = key.starts_with(label.as_bytes());
+            is_found.then(|| (Label::from_bytes(key), Record::decode(value)))
+        };
+        let mut transaction = self.transaction.borrow_mut();
+        let found = transaction.ceiling_with(&self.stored.tree, label.as_bytes(), read)?;
+        let Some((first, record)) = found.flatten() else { return Ok(None) };
+        let (first, record) = (first?, record.map_err(malformed)?);
+        if first == *label {
+            return Ok(Some(record));
         }
-        // The first node of a subtree is its root.
-        Ok(self.scan(&label.subtree())?.step()?.map(|(_, record)| record))
+        for element in elements_above(&self.stored.paths, &first, &record)? {
+            let (above, record) = element?;
+            if above == *label {
+                return Ok(Some(record));
+            }
+        }
+        // It is the root of attributes or declarations, or the document.
+        Ok(None)
     }
 
     /// Removes the record of an element or the document that something was inserted below.

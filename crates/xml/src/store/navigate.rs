@@ -26,7 +26,7 @@ fn part_length(text: &str) -> usize {
     length
 }
 
-fn malformed(reason: super::MalformedRecord) -> XmlStoreError {
+pub(super) fn malformed(reason: super::MalformedRecord) -> XmlStoreError {
     XmlStoreError::Record { what: "a node", reason }
 }
 
@@ -43,14 +43,13 @@ impl<'t> Document<'t> {
     /// Returns the record of a node, if there is such a node. That of an inner node that has none
     /// is what it would be.
     pub(super) fn find(&self, label: &Label) -> Result<Option<Record>, XmlStoreError> {
+        if self.has_virtual_nodes() {
+            return self.find_or_rebuild(label);
+        }
         let mut transaction = self.transaction.borrow_mut();
         let tree = &self.stored.tree;
         let found = transaction.get_with(tree, label.as_bytes(), Record::decode)?;
-        drop(transaction);
-        match found {
-            Some(record) => record.map(Some).map_err(malformed),
-            None => self.find_inner(label),
-        }
+        found.transpose().map_err(malformed)
     }
 
     pub(super) fn record(&self, label: &Label) -> Result<Record, XmlStoreError> {
