@@ -3,16 +3,24 @@
 mod xpath_support;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
 
 use proptest::prelude::*;
+use tidegate_engine::disk::{Disk, Faults, SimulatedDisk};
+use tidegate_engine::wal::LogId;
+use tidegate_engine::{Store, StoreOptions};
 use tidegate_random::SplitMix64;
 use tidegate_xml::name::QName;
+use tidegate_xml::store::{DocumentOptions, InnerNodes, LoadOptions, XmlStore};
 use tidegate_xml::tree::Tree;
 use tidegate_xml::tree::memory::{Builder, MemoryTree};
 use tidegate_xml::xpath::{Environment, EvalError, MAX_DEPTH, ParseError, Prefixes, Query, Value};
-use xpath_support::{LimitReached, Probe, Table, absolute, answer, describe, load, prefixes};
+use xpath_support::{
+    LimitReached, Probe, Table, absolute, answer, answer_among, describe, load, prefixes,
+};
 
 /// Answers of libxml2; `tests/data/xpath-oracle.py` writes the file.
 const TABLE: &str = include_str!("data/xpath-libxml2.tsv");
@@ -49,6 +57,46 @@ fn recorded_answers_of_libxml2_are_ours() {
     check(&table);
 }
 
+/// Panics if one of each `step` documents, stored with all indexes, has other answers than in
+/// memory.
+fn check_stored(table: &Table, step: usize) {
+    let disk = Arc::new(SimulatedDisk::new(1, Faults::default())) as Arc<dyn Disk>;
+    let engine = Store::create(&disk, LogId(1), &StoreOptions::default()).expect("a store");
+    let store = XmlStore::on(engine).expect("a store");
+    for (number, text) in table.documents.iter().enumerate().step_by(step) {
+        let inner_nodes = [InnerNodes::Stored, InnerNodes::Virtual][number % 2];
+        let options = DocumentOptions { inner_nodes, ..DocumentOptions::default() };
+        let mut options = LoadOptions::from(options);
+        for index in ["name", "path", "content text", "content number", "cas text", "cas number"] {
+            options = options.index(index, index.parse().expect("a definition"));
+        }
+        let name = number.to_string();
+        let go_on = |_| ControlFlow::Continue(());
+        store.load(&name, options, text.as_bytes(), go_on).expect("a document");
+        let transaction = store.begin();
+        let document = transaction.document(&name).expect("it was loaded");
+        let root = document.root().expect("it can be read");
+        let mut nodes = vec![root.clone()];
+        for node in document.descendants(&root).expect("it can be read") {
+            let node = node.expect("it can be read");
+            nodes.push(node.clone());
+            nodes.extend(document.attributes(&node).expect("it can be read"));
+        }
+        let tree = load(text);
+        for case in table.cases.iter().filter(|case| case.document == number) {
+            let (context, expression) = (case.context, &case.expression);
+            let stored = answer_among(&document, &nodes, context, expression);
+            let expected = answer(&tree, context, expression);
+            assert_eq!(stored, expected, "{expression} from node {context} of {text}");
+        }
+    }
+}
+
+#[test]
+fn stored_documents_with_indexes_give_the_answers_of_those_in_memory() {
+    check_stored(&Table::parse(TABLE), 5);
+}
+
 fn oracle(seed: u64, documents: u32, expressions: u32) -> Option<Table> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xpath-oracle.py");
     let numbers = [seed.to_string(), documents.to_string(), expressions.to_string()];
@@ -70,6 +118,7 @@ fn generated_expressions_have_the_answers_of_libxml2() {
             return;
         };
         let (count, touched) = check(&table);
+        check_stored(&table, 1);
         let flagged = table.cases.iter().filter(|case| !case.deviations.is_empty()).count();
         let cases = table.cases.len();
         println!("seed {seed}: {cases} cases, {flagged} may deviate, {count} do: {touched:?}");

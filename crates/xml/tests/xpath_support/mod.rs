@@ -154,33 +154,42 @@ fn unescape(field: &str) -> String {
 
 /// Evaluates an expression and writes the value as `xpath-oracle.py` does.
 pub(crate) fn answer(tree: &MemoryTree, context: usize, expression: &str) -> String {
-    let Ok(query) = Query::parse(expression, &prefixes()) else { return "error".to_owned() };
-    let node = tree.nodes().nth(context).expect("a node of the document");
-    let value = query.evaluate(tree, &node, &Environment::default());
-    describe(tree, &value.expect("a tree in memory can be read"))
+    answer_among(tree, &tree.nodes().collect::<Vec<_>>(), context, expression)
 }
 
-/// What orders the nodes of a tree in memory.
-fn place(item: &Item<NodeIndex>) -> (NodeIndex, Option<&str>) {
-    match item {
-        Item::Node(node) => (*node, None),
-        Item::Namespace { element, binding } => (*element, Some(&binding.prefix)),
-    }
+/// Does so on any tree, whose nodes are `nodes`.
+pub(crate) fn answer_among<T: Tree<Node: PartialEq>>(
+    tree: &T,
+    nodes: &[T::Node],
+    context: usize,
+    expression: &str,
+) -> String {
+    let Ok(query) = Query::parse(expression, &prefixes()) else { return "error".to_owned() };
+    let value = query.evaluate(tree, &nodes[context], &Environment::default());
+    describe_among(nodes, &value.expect("the tree can be read"))
 }
 
 /// Writes a value as `xpath-oracle.py` does; panics if a node-set is not in document order or has
 /// duplicates.
 pub(crate) fn describe(tree: &MemoryTree, value: &Value<NodeIndex>) -> String {
-    let number = |wanted: &NodeIndex| tree.nodes().position(|node| node == *wanted);
+    describe_among(&tree.nodes().collect::<Vec<_>>(), value)
+}
+
+fn describe_among<N: PartialEq>(nodes: &[N], value: &Value<N>) -> String {
+    let number = |wanted: &N| nodes.iter().position(|node| node == wanted).expect("a node");
     match value {
         Value::Nodes(items) => {
+            let place = |item: &Item<N>| match item {
+                Item::Node(node) => (number(node), None),
+                Item::Namespace { element, binding } => {
+                    (number(element), Some(binding.prefix.clone()))
+                }
+            };
             let places: Vec<_> = items.iter().map(place).collect();
             assert!(places.is_sorted_by(|a, b| a < b), "not in document order: {places:?}");
-            let names = items.iter().map(|item| match item {
-                Item::Node(node) => format!(" {}", number(node).unwrap_or(usize::MAX)),
-                Item::Namespace { element, binding } => {
-                    format!(" {}@{}", number(element).unwrap_or(usize::MAX), binding.prefix)
-                }
+            let names = places.iter().map(|(number, prefix)| match prefix {
+                None => format!(" {number}"),
+                Some(prefix) => format!(" {number}@{prefix}"),
             });
             format!("nodes{}", names.collect::<String>())
         }
