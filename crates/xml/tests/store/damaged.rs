@@ -20,8 +20,8 @@ use tidegate_xml::tree::Tree;
 use tidegate_xml::xpath::{Environment, Prefixes, Query};
 
 /// The document that is damaged.
-const TEXT: &str = "<!--c--><r xmlns:p='urn:p' p:k='v' xml:id='i'>t<a>x<b/></a><?t d?><a n='2'>7</a>\
-    <p:c><p:c/></p:c></r>";
+const TEXT: &str = "<!--c--><r xmlns:p='urn:p' p:k='v' xml:id='i'>t<a>x<b/></a><?t d?>\
+    <a n='2'>7</a><p:c><p:c/></p:c></r>";
 
 /// Trees with entries of that document and its indexes.
 const TREES: [&str; 8] = [
