@@ -44,6 +44,7 @@ mod fragment;
 mod index;
 mod leaves;
 mod load;
+mod locks;
 mod many;
 mod navigate;
 mod output;
@@ -62,7 +63,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
-use tidegate_engine::lock::multi_granularity::{S, X};
 use tidegate_engine::wal::LogError;
 use tidegate_engine::{
     HeadError, Isolation, KeyLocking, Savepoint, Store, StoreError, StoreOptions, Transaction,
@@ -70,6 +70,7 @@ use tidegate_engine::{
 };
 
 use self::index::{INDEXES, Indexes};
+use self::locks::{Access, LockedPath, NodeLocks, lock_opened};
 use self::paths::Paths;
 use self::record::{push_number, take_number};
 use self::vocabulary::Vocabulary;
@@ -84,6 +85,7 @@ pub use self::index::{
 };
 pub use self::leaves::InnerNodes;
 pub use self::load::{LoadOptions, LoadPhase, Progress};
+pub use self::locks::LockGranularity;
 pub use self::navigate::{Children, Descendants};
 pub use self::record::MalformedRecord;
 pub use self::statistics::{DocumentStatistics, IndexStatistics, NodeCounts};
@@ -280,6 +282,7 @@ pub struct XmlStore {
     paths: TreeHandle,
     indexes: TreeHandle,
     vocabulary: Vocabulary,
+    locks: NodeLocks,
     known: Mutex<Known>,
 }
 
@@ -341,7 +344,8 @@ impl XmlStore {
         let indexes = engine.create_tree(INDEXES)?;
         let vocabulary = Vocabulary::open(&engine, engine.create_tree(NAMES)?)?;
         let known = Mutex::new(Known::default());
-        let store = XmlStore { engine, catalog, paths, indexes, vocabulary, known };
+        let locks = NodeLocks::new(&engine)?;
+        let store = XmlStore { engine, catalog, paths, indexes, vocabulary, locks, known };
         store.restore()?;
         Ok(store)
     }
@@ -412,8 +416,20 @@ impl XmlStore {
     /// document's locks are held to the end.
     #[must_use]
     pub fn begin_with(&self, options: TxnOptions) -> XmlTransaction<'_> {
+        self.begin_locking(LockGranularity::Document, options)
+    }
+
+    /// Begins a transaction that locks documents as `granularity` says. Transactions of all
+    /// granularities may be under way at the same time.
+    #[must_use]
+    pub fn begin_locking(
+        &self,
+        granularity: LockGranularity,
+        options: TxnOptions,
+    ) -> XmlTransaction<'_> {
         let options = options.isolation(Isolation::Serializable);
-        XmlTransaction { store: self, inner: RefCell::new(self.engine.begin(options)) }
+        let inner = RefCell::new(self.engine.begin(options));
+        XmlTransaction { store: self, granularity, inner }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -538,12 +554,14 @@ impl Entry {
 /// After a conflict ([`XmlStoreError::is_retryable`]) it has to be dropped, and may be run again.
 pub struct XmlTransaction<'s> {
     store: &'s XmlStore,
+    granularity: LockGranularity,
     inner: RefCell<Transaction>,
 }
 
 impl XmlTransaction<'_> {
-    /// Opens a document to read it: no other transaction changes it until this one ends. It can be
-    /// updated, too, but two transactions that do so after both have read are a deadlock.
+    /// Opens a document to read it: no other transaction changes what this one has read until it
+    /// ends. It can be updated, too, but two transactions that do so after both have read the same
+    /// are a deadlock.
     ///
     /// # Errors
     /// [`XmlStoreError::NoSuchDocument`], or a conflict, or the store cannot read.
@@ -551,7 +569,8 @@ impl XmlTransaction<'_> {
         self.open(name, Access::Read)
     }
 
-    /// Opens a document to update it: no other transaction uses it until this one ends.
+    /// Opens a document to update it: no other transaction uses it, or if nodes are locked, what
+    /// is updated of it, until this one ends.
     ///
     /// # Errors
     /// As [`XmlTransaction::document`].
@@ -568,10 +587,17 @@ impl XmlTransaction<'_> {
         let stored = self.store.known().documents.get(&number).cloned();
         let stored =
             stored.ok_or(XmlStoreError::Unsound("a document of the catalog is missing"))?;
-        lock(&mut inner, &stored, access)?;
-        let access = Cell::new(access);
-        let relabelled = RefCell::default();
-        Ok(Document { store: self.store, transaction: &self.inner, stored, access, relabelled })
+        lock_opened(&mut inner, &stored, self.granularity, access)?;
+        Ok(Document {
+            store: self.store,
+            transaction: &self.inner,
+            stored,
+            granularity: self.granularity,
+            access: Cell::new(access),
+            operations: Cell::new(0),
+            locked_path: RefCell::new(None),
+            relabelled: RefCell::default(),
+        })
     }
 
     /// Returns a place to roll back to.
@@ -597,24 +623,6 @@ impl XmlTransaction<'_> {
     }
 }
 
-/// What a document is locked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Read,
-    Write,
-}
-
-/// Locks a document to the end of the transaction: the whole of it, shared by readers. All locks
-/// on documents are taken here.
-fn lock(
-    transaction: &mut Transaction,
-    stored: &Stored,
-    access: Access,
-) -> Result<(), XmlStoreError> {
-    let mode = if access == Access::Read { S } else { X };
-    Ok(transaction.lock_tree(&stored.tree, mode)?)
-}
-
 /// A document as a transaction sees it; a [`Tree`](crate::tree::Tree) whose nodes are labels.
 ///
 /// The handle of a node stays good until the node is deleted, is moved, or gets a new label because
@@ -624,7 +632,11 @@ pub struct Document<'t> {
     store: &'t XmlStore,
     transaction: &'t RefCell<Transaction>,
     stored: Arc<Stored>,
+    granularity: LockGranularity,
     access: Cell<Access>,
+    /// Updates under way that are parts of each other.
+    operations: Cell<u32>,
+    locked_path: RefCell<Option<LockedPath>>,
     /// Elements whose children were labelled anew, until the caller has asked for them.
     relabelled: RefCell<Vec<Label>>,
 }
@@ -635,13 +647,5 @@ impl Document<'_> {
     #[must_use]
     pub fn path_classes(&self) -> usize {
         self.stored.paths.count()
-    }
-
-    fn lock_to_write(&self) -> Result<(), XmlStoreError> {
-        if self.access.get() == Access::Read {
-            lock(&mut self.transaction.borrow_mut(), &self.stored, Access::Write)?;
-            self.access.set(Access::Write);
-        }
-        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::locks::Touch;
 use super::paths::{PathClass, Pcr};
 use super::record::{Record, RecordKind};
 use super::{Document, XmlStoreError};
@@ -54,6 +55,7 @@ impl Document<'_> {
     /// # Errors
     /// If the store cannot read.
     pub fn check(&self) -> Result<Vec<Problem>, XmlStoreError> {
+        self.touch(Touch::Subtree(&Label::document()))?;
         let mut problems = Vec::new();
         let mut open = vec![Above::new(Label::document(), Pcr::DOCUMENT, false)];
         let mut last = Label::document();

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io::BufRead;
 
 use super::load::{Builder, Made};
+use super::locks::Access;
 use super::update::{Gap, Place, check_child, not_possible};
 use super::{Document, XmlStoreError};
 use crate::label::Label;
@@ -64,7 +65,10 @@ impl Document<'_> {
         text: impl BufRead,
         followed: &[&RefCell<Label>],
     ) -> Result<Vec<Label>, XmlStoreError> {
-        self.lock_to_write()?;
+        let _operation = self.begin(|| {
+            self.lock_classes(Access::Write)?;
+            self.lock_place(place, true)
+        })?;
         let gap = self.gap(place)?;
         self.atomically(|| {
             let gap = self.with_room(gap, followed, |gap, _| Ok(gap.clone()))?;
@@ -84,7 +88,10 @@ impl Document<'_> {
         element: &Label,
         text: impl BufRead,
     ) -> Result<Vec<Label>, XmlStoreError> {
-        self.lock_to_write()?;
+        let _operation = self.begin(|| {
+            self.lock_classes(Access::Write)?;
+            self.lock_subtree(element)
+        })?;
         if *element == Label::document() {
             return Err(not_possible(element, "set the content of its root element instead"));
         }
@@ -107,6 +114,7 @@ impl Document<'_> {
             for Made { label, record, is_inner } in builder.made() {
                 if label.parent().as_ref() == Some(&gap.parent) {
                     check_child(&gap.parent, record.kind)?;
+                    self.lock_new(&label)?;
                     inserted.push(label.clone());
                 }
                 let has_record = self.stored.inner_nodes.has_record(is_inner);

@@ -4,6 +4,8 @@
 //! take another away, or its label: a deletion takes what is below it and can join texts, and an
 //! insertion may label nodes anew. So the order in which targets are changed is not free. What each
 //! method does about it is said there.
+//!
+//! Each change of one node locks what it touches by itself.
 
 use std::cell::RefCell;
 
@@ -104,6 +106,7 @@ impl Document<'_> {
                 match self.kind(&node)? {
                     Kind::Document | Kind::Element => {
                         self.element(&node)?;
+                        self.lock_subtree(&node)?;
                         self.remove_below(&node, &node.children_range())?;
                         if !value.is_empty() {
                             let (place, text) = (Place::First(node), NewNode::Text(value));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tidegate_engine::{Cursor, Direction, KeyValue};
 
 use super::leaves::InnerNodesOfScan;
+use super::locks::{Edge, Touch};
 use super::record::{Record, RecordKind};
 use super::vocabulary::NameId;
 use super::{Document, XmlStoreError};
@@ -109,6 +110,7 @@ impl<'t> Document<'t> {
     /// # Errors
     /// If the store cannot read. The same holds for each step of the stream.
     pub fn children(&self, node: &Label) -> Result<Children<'_, 't>, XmlStoreError> {
+        self.touch(Touch::Children(node))?;
         let scan = self.scan(&node.children_range())?;
         Ok(Children { scan, last: None })
     }
@@ -118,6 +120,7 @@ impl<'t> Document<'t> {
     /// # Errors
     /// If the store cannot read. The same holds for each step of the stream.
     pub fn descendants(&self, node: &Label) -> Result<Descendants<'_, 't>, XmlStoreError> {
+        self.touch(Touch::Subtree(node))?;
         Ok(Descendants { scan: self.scan(&node.children_range())? })
     }
 
@@ -131,6 +134,7 @@ impl<'t> Document<'t> {
         if *node == Label::document() {
             return Ok(Vec::new());
         }
+        self.touch(Touch::Node(node))?;
         let names = self.stored.paths.names(self.record(node)?.pcr);
         let names = names.ok_or(XmlStoreError::Unsound("a node's path class is not known"))?;
         names.into_iter().map(|name| self.name_of(name)).collect()
@@ -144,6 +148,7 @@ impl<'t> Document<'t> {
         &self,
         mut sink: impl FnMut(Event<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.touch(Touch::Subtree(&Label::document()))?;
         sink(Event::StartDocument)?;
         self.events_in(&Label::document().children_range(), &mut sink)?;
         sink(Event::EndDocument)
@@ -166,7 +171,10 @@ impl<'t> Document<'t> {
                 let what = "an attribute has no event of its own; ask for those of its element";
                 Err(XmlStoreError::NotPossible { label: node.clone(), what }.into())
             }
-            _ => self.events_in(&node.subtree(), &mut sink),
+            _ => {
+                self.touch(Touch::Subtree(node))?;
+                self.events_in(&node.subtree(), &mut sink)
+            }
         }
     }
 
@@ -384,6 +392,7 @@ impl Tree for Document<'_> {
         if *node == Label::document() {
             return Ok(Kind::Document);
         }
+        self.touch(Touch::Node(node))?;
         let kind = self.record(node)?.kind.node();
         kind.ok_or_else(|| XmlStoreError::NoSuchNode(node.clone()))
     }
@@ -392,6 +401,7 @@ impl Tree for Document<'_> {
         if *node == Label::document() {
             return Ok(None);
         }
+        self.touch(Touch::Node(node))?;
         let name = self.record(node)?.name.map(|name| self.name_of(name)).transpose()?;
         Ok(name.map(Arc::unwrap_or_clone))
     }
@@ -400,6 +410,7 @@ impl Tree for Document<'_> {
         if *node == Label::document() {
             return Ok(false);
         }
+        self.touch(Touch::Node(node))?;
         let own = self.record(node)?.name.map(|own| self.name_of(own)).transpose()?;
         Ok(own.is_some_and(|own| *own == *name))
     }
@@ -408,6 +419,7 @@ impl Tree for Document<'_> {
         if *node == Label::document() {
             return Ok(String::new());
         }
+        self.touch(Touch::Node(node))?;
         Ok(self.record(node)?.content)
     }
 
@@ -416,17 +428,25 @@ impl Tree for Document<'_> {
     }
 
     fn first_child(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        self.touch(Touch::Node(node))?;
+        self.touch(Touch::Edge(Edge::First(node)))?;
         let range = node.children_range();
         let high = range.end().map_or(Bound::Unbounded, Bound::Excluded);
         let first = self.end_of((Bound::Included(range.start()), high), Direction::Up)?;
-        Ok(first.and_then(|first| child_of(node, &first)))
+        let first = first.and_then(|first| child_of(node, &first));
+        self.touch_reached(first.as_ref(), Edge::Previous, Edge::Last(node))?;
+        Ok(first)
     }
 
     fn last_child(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        self.touch(Touch::Node(node))?;
+        self.touch(Touch::Edge(Edge::Last(node)))?;
         let range = node.children_range();
         let high = range.end().map_or(Bound::Unbounded, Bound::Excluded);
         let last = self.end_of((Bound::Included(range.start()), high), Direction::Down)?;
-        Ok(last.and_then(|last| child_of(node, &last)))
+        let last = last.and_then(|last| child_of(node, &last));
+        self.touch_reached(last.as_ref(), Edge::Next, Edge::First(node))?;
+        Ok(last)
     }
 
     fn next_sibling(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
@@ -434,11 +454,15 @@ impl Tree for Document<'_> {
             return Ok(None);
         }
         let Some(parent) = node.parent() else { return Ok(None) };
+        self.touch(Touch::Node(node))?;
+        self.touch(Touch::Edge(Edge::Next(node)))?;
         let (own, all) = (node.subtree(), parent.children_range());
         let low = own.end().map_or(Bound::Unbounded, Bound::Included);
         let high = all.end().map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.end_of((low, high), Direction::Up)?;
-        Ok(behind.and_then(|behind| child_of(&parent, &behind)))
+        let behind = behind.and_then(|behind| child_of(&parent, &behind));
+        self.touch_reached(behind.as_ref(), Edge::Previous, Edge::Last(&parent))?;
+        Ok(behind)
     }
 
     fn previous_sibling(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
@@ -446,13 +470,18 @@ impl Tree for Document<'_> {
             return Ok(None);
         }
         let Some(parent) = node.parent() else { return Ok(None) };
+        self.touch(Touch::Node(node))?;
+        self.touch(Touch::Edge(Edge::Previous(node)))?;
         let all = parent.children_range();
         let bounds = (Bound::Included(all.start()), Bound::Excluded(node.as_bytes()));
         let before = self.end_of(bounds, Direction::Down)?;
-        Ok(before.and_then(|before| child_of(&parent, &before)))
+        let before = before.and_then(|before| child_of(&parent, &before));
+        self.touch_reached(before.as_ref(), Edge::Next, Edge::First(&parent))?;
+        Ok(before)
     }
 
     fn attributes(&self, node: &Label) -> Result<Vec<Label>, XmlStoreError> {
+        self.touch(Touch::Node(node))?;
         let mut attributes = Vec::new();
         let mut scan = self.scan(&node.attributes_range())?;
         while let Some((label, _)) = scan.step_stored()? {
@@ -462,6 +491,7 @@ impl Tree for Document<'_> {
     }
 
     fn declarations(&self, node: &Label) -> Result<Vec<Binding>, XmlStoreError> {
+        self.touch(Touch::Node(node))?;
         let mut bindings = Vec::new();
         let mut scan = self.scan(&node.namespaces_range())?;
         while let Some((_, record)) = scan.step_stored()? {
@@ -508,6 +538,7 @@ impl Tree for Document<'_> {
         if let ControlFlow::Break(found) = self.indexed_id(id)? {
             return Ok(found);
         }
+        self.touch(Touch::Subtree(&Label::document()))?;
         let mut scan = self.scan(&Label::document().children_range())?;
         while let Some((label, record)) = scan.step_stored()? {
             if record.is_id && record.content == id {
@@ -521,6 +552,7 @@ impl Tree for Document<'_> {
         if !matches!(self.kind(node)?, Kind::Document | Kind::Element) {
             return self.content(node);
         }
+        self.touch(Touch::Subtree(node))?;
         let mut text = String::new();
         let mut scan = self.scan(&node.children_range())?;
         while let Some((_, record)) = scan.step_stored()? {

@@ -86,6 +86,16 @@ impl Paths {
         self.classes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the number of the document.
+    pub(super) fn document(&self) -> u32 {
+        self.document
+    }
+
+    /// Returns whether a class has a number.
+    pub(super) fn has(&self, class: PathClass) -> bool {
+        self.classes().numbers.contains_key(&class)
+    }
+
     /// Returns the number of a class, which it gets now if it has none.
     pub(super) fn number(&self, engine: &Store, class: PathClass) -> Result<Pcr, XmlStoreError> {
         if let Some(&pcr) = self.classes().numbers.get(&class) {

@@ -43,7 +43,9 @@ impl Document<'_> {
         let attempt = |gap: &Gap| {
             self.atomically(|| {
                 let siblings = gap.parent.children(self.stored.rules);
-                run(gap, &siblings.at(gap.left.as_ref(), gap.right.as_ref())?)
+                let label = siblings.at(gap.left.as_ref(), gap.right.as_ref())?;
+                self.lock_new(&label)?;
+                run(gap, &label)
             })
         };
         let mut done = attempt(&gap);
@@ -90,6 +92,7 @@ impl Document<'_> {
         gap: &mut Gap,
         followed: &[&RefCell<Label>],
     ) -> Result<bool, XmlStoreError> {
+        self.lock_list(list)?;
         let rules = self.stored.rules;
         let mut new_gap = gap.clone();
         let mut nodes: Vec<Label> = followed.iter().map(|node| node.borrow().clone()).collect();

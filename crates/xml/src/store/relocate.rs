@@ -44,8 +44,11 @@ impl Document<'_> {
         nodes: &[&RefCell<Label>],
         place: &Place,
     ) -> Result<Label, XmlStoreError> {
-        self.lock_to_write()?;
         let node = &nodes[0].borrow().clone();
+        let _operation = self.begin(|| {
+            self.lock_removal(node)?;
+            self.lock_place(place, true)
+        })?;
         let kind = self.child_kind(node)?;
         if kind == RecordKind::Element && node.parent() == Some(Label::document()) {
             return Err(not_possible(node, "a document keeps its root element where it is"));
@@ -77,7 +80,10 @@ impl Document<'_> {
     /// text would be in the document itself; a joined text would be too long; a label would be too
     /// long ([`XmlStoreError::Label`]); or the store failed.
     pub fn copy_to(&self, node: &Label, place: &Place) -> Result<Label, XmlStoreError> {
-        self.lock_to_write()?;
+        let _operation = self.begin(|| {
+            self.lock_source(node)?;
+            self.lock_place(place, true)
+        })?;
         let kind = self.child_kind(node)?;
         let gap = self.gap(place)?;
         check_child(&gap.parent, kind)?;
@@ -165,7 +171,7 @@ impl Document<'_> {
         let siblings = element.namespaces(self.stored.rules);
         for Binding { prefix, uri } in bindings {
             let kind = RecordKind::Namespace;
-            let record = self.store.named(&self.stored, kind, pcr, &declaration(&prefix))?;
+            let record = self.named(kind, pcr, &declaration(&prefix))?;
             let label = siblings.at(last.as_ref(), None)?;
             self.change(&label, None, Some(&Record { content: uri.into(), ..record }))?;
             last = Some(label);

@@ -3,6 +3,7 @@
 use tidegate_engine::TreeSize;
 
 use super::index::IndexDefinition;
+use super::locks::Touch;
 use super::record::RecordKind;
 use super::{Document, InnerNodes, XmlStoreError};
 use crate::label::{Label, Level};
@@ -80,6 +81,7 @@ impl Document<'_> {
             tree: self.stored.tree.size()?,
             indexes: Vec::new(),
         };
+        self.touch(Touch::Subtree(&Label::document()))?;
         let mut scan = self.scan(&Label::document().children_range())?;
         while let Some((label, record)) = scan.step()? {
             statistics.count(&label, record.kind, record.content.len());

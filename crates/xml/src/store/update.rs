@@ -1,14 +1,13 @@
 //! Changing a document.
 //!
-//! Each operation happens as a whole or, if it returns an error, not at all. All of them need the
-//! document locked exclusively; a protocol with finer locks has to know what they touch beside the
-//! node itself:
+//! Each operation happens as a whole or, if it returns an error, not at all. It begins with the
+//! locks on all that it touches (`locks.rs`), which is more than the node itself:
 //!
 //! - an insertion and a deletion, the gap between the neighbours;
 //! - an insertion whose label would be too long, the subtrees that get new labels (`relabel.rs`);
 //! - a deletion between two texts, both of them, because it joins them; in the same way the texts
 //!   beside inserted XML text (`fragment.rs`);
-//! - a move or a copy (`relocate.rs`), both subtrees, and the ancestors' namespace declarations;
+//! - a move or a copy (`relocate.rs`), both subtrees;
 //! - a change of an element's name, its whole subtree: the path classes of all nodes below change,
 //!   and are written anew.
 
@@ -80,12 +79,12 @@ impl NewClasses {
         document: &Document<'_>,
         record: &Record,
     ) -> Result<Pcr, XmlStoreError> {
-        let Document { store, stored, .. } = document;
+        let stored = &document.stored;
         if record.kind.has_class() && !self.0.contains_key(&record.pcr) {
             let class = stored.paths.class(record.pcr);
             let class = class.ok_or(XmlStoreError::Unsound("a path class is not known"))?;
             let class = PathClass { parent: self.changed(class.parent)?, ..class };
-            self.0.insert(record.pcr, stored.paths.number(&store.engine, class)?);
+            self.0.insert(record.pcr, document.class_number(class)?);
         }
         self.changed(record.pcr)
     }
@@ -116,7 +115,7 @@ impl Document<'_> {
         node: NewNode<'_>,
         followed: &[&RefCell<Label>],
     ) -> Result<Label, XmlStoreError> {
-        self.lock_to_write()?;
+        let _operation = self.begin(|| self.lock_place(place, false))?;
         let gap = self.gap(place)?;
         self.check_new(&gap, node)?;
         let above = self.class_of(&gap.parent)?;
@@ -128,14 +127,12 @@ impl Document<'_> {
             content: content.to_owned(),
         };
         let record = match node {
-            NewNode::Element(name) => {
-                self.store.named(&self.stored, RecordKind::Element, above, name)?
-            }
+            NewNode::Element(name) => self.named(RecordKind::Element, above, name)?,
             NewNode::Text(text) => plain(RecordKind::Text, text),
             NewNode::Comment(text) => plain(RecordKind::Comment, text),
             NewNode::ProcessingInstruction { target, data } => {
                 let kind = RecordKind::ProcessingInstruction;
-                let record = self.store.named(&self.stored, kind, above, &QName::local(target))?;
+                let record = self.named(kind, above, &QName::local(target))?;
                 Record { content: data.to_owned(), ..record }
             }
         };
@@ -152,7 +149,7 @@ impl Document<'_> {
     /// There is no such node, it is an element, XML does not allow the content, or the store
     /// failed.
     pub fn set_value(&self, node: &Label, value: &str) -> Result<(), XmlStoreError> {
-        self.lock_to_write()?;
+        let _operation = self.begin(|| self.lock_content(node))?;
         let old = self.record(node)?;
         let Some(kind) = old.kind.node().filter(|&kind| kind != Kind::Element) else {
             return Err(not_possible(node, "an element has no value; set that of a text in it"));
@@ -174,7 +171,7 @@ impl Document<'_> {
         name: &QName,
         value: &str,
     ) -> Result<Label, XmlStoreError> {
-        self.lock_to_write()?;
+        let _operation = self.begin(|| self.lock_attribute(element, name, false))?;
         let above = self.element(element)?.pcr;
         check_name(name)?;
         check_content(Kind::Attribute, value)?;
@@ -184,7 +181,8 @@ impl Document<'_> {
         }
         let last = Tree::attributes(self, element)?.pop();
         let label = element.attributes(self.stored.rules).at(last.as_ref(), None)?;
-        let record = self.store.named(&self.stored, RecordKind::Attribute, above, name)?;
+        self.lock_new(&label)?;
+        let record = self.named(RecordKind::Attribute, above, name)?;
         let (is_id, content) = (is_xml_id(name), value.to_owned());
         self.atomically(|| {
             self.change(&label, None, Some(&Record { is_id, content, ..record }))?;
@@ -198,7 +196,7 @@ impl Document<'_> {
     /// # Errors
     /// There is no such element or the store failed.
     pub fn remove_attribute(&self, element: &Label, name: &QName) -> Result<bool, XmlStoreError> {
-        self.lock_to_write()?;
+        let _operation = self.begin(|| self.lock_attribute(element, name, true))?;
         self.element(element)?;
         match self.attribute(element, name)? {
             Some(attribute) => {
@@ -228,7 +226,7 @@ impl Document<'_> {
     /// There is no such node, it has no name, its element has an attribute of that name, XML does
     /// not allow the name, or the store failed.
     pub fn rename(&self, node: &Label, name: &QName) -> Result<(), XmlStoreError> {
-        self.lock_to_write()?;
+        let _operation = self.begin(|| self.lock_rename(node, name))?;
         let old = self.record(node)?;
         check_name(name)?;
         let parent = Document::parent_of(node).unwrap_or(Label::document());
@@ -244,7 +242,7 @@ impl Document<'_> {
             _ => return Err(not_possible(node, "a node of this kind has no name")),
         }
         let above = self.class_of(&parent)?;
-        let renamed = self.store.named(&self.stored, old.kind, above, name)?;
+        let renamed = self.named(old.kind, above, name)?;
         self.atomically(|| {
             // A document type declares an attribute as ID by its name, so another name is none.
             let is_id = old.kind == RecordKind::Attribute && is_xml_id(name);
@@ -263,7 +261,7 @@ impl Document<'_> {
     /// There is no such node, it is the document or the root element, the joined text would be too
     /// long, or the store failed.
     pub fn delete(&self, node: &Label) -> Result<(), XmlStoreError> {
-        self.lock_to_write()?;
+        let _operation = self.begin(|| self.lock_removal(node))?;
         if *node == Label::document() {
             return Err(not_possible(node, "drop the document instead"));
         }

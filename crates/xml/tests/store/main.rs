@@ -34,6 +34,7 @@ mod fragments;
 mod full_disk;
 mod indexes;
 mod loading;
+mod locks;
 mod many;
 mod model;
 mod moves;

@@ -24,6 +24,7 @@ use super::key::{self, KeyRange};
 use super::{Index, IndexDefinition};
 use crate::label::Label;
 use crate::name::QName;
+use crate::store::locks::{Access, Touch};
 use crate::store::paths::Pcr;
 use crate::store::record::{Record, RecordKind};
 use crate::store::{Document, XmlStoreError};
@@ -108,6 +109,7 @@ impl<'t> Document<'t> {
         &'a self,
         pattern: &Pattern<'_>,
     ) -> Result<Option<Indexed<'a, Document<'t>>>, XmlStoreError> {
+        self.lock_classes(Access::Read)?;
         let Some(plan) = self.plan(pattern) else { return Ok(None) };
         self.run(&plan, pattern, false).map(Some)
     }
@@ -121,6 +123,7 @@ impl<'t> Document<'t> {
         node: &Label,
         name: &QName,
     ) -> Result<Option<Indexed<'a, Document<'t>>>, XmlStoreError> {
+        self.lock_classes(Access::Read)?;
         let Some(plan) = self.plan(&elements(name)) else { return Ok(None) };
         let below = node.children_range();
         let range = |prefix: Vec<u8>| -> KeyRange {
@@ -149,6 +152,7 @@ impl<'t> Document<'t> {
         let path = vec![(Below::Anywhere, PathTest::Attribute(None))];
         let content = Some((Relation::Equal, Comparand::Text(id)));
         let pattern = Pattern { path, content };
+        self.lock_classes(Access::Read)?;
         let is_of_content =
             |plan: &Plan| !matches!(plan.index.definition, IndexDefinition::Path { .. });
         let Some(plan) = self.plan(&pattern).filter(is_of_content) else {
@@ -289,6 +293,11 @@ impl<'t> Document<'t> {
             if !classes.contains(&class) {
                 return Ok(false);
             }
+        }
+        // The entry is locked. Who removes the node may have come first.
+        self.touch(Touch::Node(label))?;
+        if self.locks_nodes() && self.find(label)?.is_none() {
+            return Ok(false);
         }
         Ok(!filter.needs_record() || filter.passes(&self.record(label)?))
     }

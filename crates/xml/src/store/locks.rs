@@ -1,0 +1,689 @@
+//! Locks on documents: each operation says here what it touches, and a protocol says what is locked
+//! for it.
+//!
+//! # What operations touch
+//! A [`Touch`] is a node, a list of children, a subtree, the name of an attribute, or an *edge*: a
+//! gap between two neighbours in a list of children, by a name that one of them gives it. A gap has
+//! two names, the one after its left and the one before its right neighbour (the first and the last
+//! child of the parent at the ends), and everybody locks both. So navigation finds no phantoms.
+//!
+//! The public operations of a document call [`Document::touch`] before they read. Updates begin with
+//! [`Document::begin`], which locks first and lets operations that are part of it lock nothing.
+//! Labels that an update gives are locked when they are known ([`Document::lock_new`]).
+//!
+//! # Protocols
+//! A transaction has a [`LockGranularity`].
+//!
+//! | granularity | what is locked |
+//! | --- | --- |
+//! | document | the document's tree: S by readers, X by writers |
+//! | nodes | nodes and edges by a [`Protocol`], with intentions on all ancestors |
+//!
+//! Both may be used side by side: who locks nodes has an intention on the tree as well.
+//!
+//! A protocol is data: modes, and for each [`Action`] the mode on the node, on its parent and on
+//! the ancestors above. [`MGL`] is multi-granularity locking of the study's Section 2. R and X stand
+//! for subtrees, so R on a node covers all reads in it. Labels and their hierarchy are in the lock
+//! space `xml nodes` of the engine. Ancestors come from the label alone. The path locked last is
+//! remembered, so that of a sibling costs nothing.
+//!
+//! # Example
+//! ```text
+//! T1: next sibling of 1.3    IR document, 1; R 1.3; R edge after 1.3; reads 1.5; R edge before 1.5
+//! T2: insert before 1.5      IX document, 1; X edge before 1.5 waits for T1
+//! T2: insert after 1.5       IX document, 1; X edge after 1.5, ... goes on
+//! ```
+//!
+//! # Decisions
+//! * **Renames** of elements lock the subtree (X, which is SX): the names of ancestors are read
+//!   from path classes, without a lock on the ancestors but their intentions.
+//! * **The parent of an insertion** gets no lock but the intention. Its class is read under that:
+//!   only a rename or a removal changes it, and both need X.
+//! * **Path classes.** Who answers a pattern from an index relies on which classes there are. A
+//!   class that does not exist has no entries and so no gap to lock: such a reader locks the
+//!   synopsis of the document in R, and who makes a new class in IX.
+//! * **Index entries** are locked by the engine, entry and gap. A reader then locks the node with
+//!   its ancestors, and looks whether it is still there.
+//! * **Documents with virtual inner nodes:** an insertion or removal may write or remove the record
+//!   of the parent, so it locks the parent's subtree.
+//! * **Lists labelled anew** are locked as subtrees, X.
+//!
+//! # Limits
+//! * Lock depth and escalation of nodes, and other protocols than [`MGL`], are still missing.
+//! * Who asks for the parent of a node reads nothing of it: the label says which it is.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::sync::Arc;
+
+use tidegate_engine::lock::multi_granularity::{IS, IX, S, X};
+use tidegate_engine::lock::{Mode, ModeTable, ModeTableError};
+use tidegate_engine::{LabelHierarchy, LockSpace, Store, Transaction};
+
+use super::paths::{PathClass, Pcr};
+use super::record::{Record, RecordKind};
+use super::{Document, InnerNodes, Place, Stored, XmlStoreError};
+use crate::label::Label;
+use crate::name::QName;
+use crate::tree::Tree;
+
+/// What a transaction locks of documents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum LockGranularity {
+    /// A document as a whole.
+    #[default]
+    Document,
+    /// Nodes, with intentions on their ancestors, and gaps between nodes.
+    Nodes,
+}
+
+/// What a document is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
+/// A kind of request for locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    ReadNode,
+    ReadChildren,
+    ReadSubtree,
+    WriteNode,
+    WriteSubtree,
+    ReadEdge,
+    WriteEdge,
+}
+
+/// A gap in a list of children, or the place of an attribute.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Edge<'a> {
+    /// In front of the first child.
+    First(&'a Label),
+    /// Behind the last child.
+    Last(&'a Label),
+    /// In front of a child.
+    Previous(&'a Label),
+    /// Behind a child.
+    Next(&'a Label),
+    /// The attribute of that name of an element.
+    Named(&'a Label, &'a QName),
+}
+
+/// Something that an operation touches.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Touch<'a> {
+    /// A node: that it exists, its kind, name and content, and its attributes.
+    Node(&'a Label),
+    /// The list of a node's children.
+    Children(&'a Label),
+    /// A node with all that is below it.
+    Subtree(&'a Label),
+    /// The content or the name of a node without children.
+    WriteNode(&'a Label),
+    /// A node with all that is below it, to make, remove, move or rename it.
+    WriteSubtree(&'a Label),
+    /// A gap that is looked into.
+    Edge(Edge<'a>),
+    /// A gap that is divided or joined with another one.
+    WriteEdge(Edge<'a>),
+}
+
+/// The modes that an action needs.
+#[derive(Debug, Clone, Copy)]
+struct Needs {
+    own: Mode,
+    parent: Mode,
+    above: Mode,
+}
+
+/// A lock protocol as text.
+struct ProtocolText {
+    compatibility: &'static str,
+    conversion: &'static str,
+    /// For each action the modes on the node or edge, on its parent, and above.
+    needs: [(Action, [&'static str; 3]); 7],
+    /// The mode on a node that covers one on each node and edge below it, by modes.
+    covering: &'static [(&'static str, &'static str)],
+    /// The mode of who relies on the synopsis, and that of who adds a class.
+    classes: [&'static str; 2],
+}
+
+/// Multi-granularity locking (Gray and Reuter, chapter 7) on nodes.
+const MGL: ProtocolText = ProtocolText {
+    compatibility: "
+             IR   IX   R    RIX  U    X
+        IR   +    +    +    +    -    -
+        IX   +    +    -    -    -    -
+        R    +    -    +    -    -    -
+        RIX  +    -    -    -    -    -
+        U    +    -    +    -    -    -
+        X    -    -    -    -    -    -
+    ",
+    conversion: "
+             IR   IX   R    RIX  U    X
+        IR   IR   IX   R    RIX  U    X
+        IX   IX   IX   RIX  RIX  X    X
+        R    R    RIX  R    RIX  U    X
+        RIX  RIX  RIX  RIX  RIX  X    X
+        U    U    X    U    X    U    X
+        X    X    X    X    X    X    X
+    ",
+    needs: [
+        (Action::ReadNode, ["R", "IR", "IR"]),
+        (Action::ReadChildren, ["R", "IR", "IR"]),
+        (Action::ReadSubtree, ["R", "IR", "IR"]),
+        (Action::WriteNode, ["X", "IX", "IX"]),
+        (Action::WriteSubtree, ["X", "IX", "IX"]),
+        (Action::ReadEdge, ["R", "IR", "IR"]),
+        (Action::WriteEdge, ["X", "IX", "IX"]),
+    ],
+    covering: &[("IR", "R"), ("IX", "X"), ("R", "R"), ("RIX", "X"), ("U", "U"), ("X", "X")],
+    classes: ["R", "IX"],
+};
+
+/// A lock protocol: modes, and what is requested for what.
+struct Protocol {
+    modes: ModeTable,
+    needs: Vec<(Action, Needs)>,
+    /// By mode.
+    covering: Vec<(Mode, Mode)>,
+    classes: [Mode; 2],
+}
+
+impl Protocol {
+    fn read(text: &ProtocolText) -> Result<Protocol, ModeTableError> {
+        let modes = ModeTable::parse(text.compatibility, text.conversion)?;
+        let mode = |name: &str| modes.mode(name).expect("a protocol names modes of its table");
+        let needs = text.needs.map(|(action, names)| {
+            let [own, parent, above] = names.map(mode);
+            (action, Needs { own, parent, above })
+        });
+        let covering = text.covering.iter().map(|(of, by)| (mode(of), mode(by))).collect();
+        let classes = text.classes.map(mode);
+        Ok(Protocol { needs: needs.to_vec(), covering, classes, modes })
+    }
+
+    fn needs(&self, action: Action) -> Needs {
+        let found = self.needs.iter().find(|(known, _)| *known == action);
+        found.expect("a protocol has each action").1
+    }
+}
+
+/// The bytes in front of a label in the name of what is locked: what it is, and the document.
+const HEAD: usize = 5;
+
+/// What is locked, as the first byte of its name.
+const NODE: u8 = 0;
+const FIRST: u8 = 1;
+const LAST: u8 = 2;
+const PREVIOUS: u8 = 3;
+const NEXT: u8 = 4;
+/// Behind the label come its length in two bytes in front of it and the attribute's name.
+const NAMED: u8 = 5;
+/// The set of path classes of a document.
+const CLASSES: u8 = 6;
+
+fn name_of(what: u8, document: u32, label: &Label) -> Vec<u8> {
+    let mut name = Vec::with_capacity(HEAD + label.as_bytes().len());
+    name.push(what);
+    name.extend(document.to_be_bytes());
+    name.extend_from_slice(label.as_bytes());
+    name
+}
+
+/// Nodes are in their parents, edges in the node whose list they are in.
+struct NodeHierarchy(Arc<Protocol>);
+
+impl LabelHierarchy for NodeHierarchy {
+    fn parent<'l>(&self, name: &'l [u8]) -> Option<Cow<'l, [u8]>> {
+        let (head, label) = name.split_at_checked(HEAD)?;
+        let above = |label: &[u8]| {
+            let parent = Label::from_bytes(label).ok()?.parent()?;
+            Some(parent.as_bytes().len())
+        };
+        let (label, end) = match head[0] {
+            NODE | PREVIOUS | NEXT => (label, above(label)?),
+            FIRST | LAST => (label, label.len()),
+            NAMED => {
+                let (length, label) = label.split_first_chunk()?;
+                (label, usize::from(u16::from_be_bytes(*length)))
+            }
+            _ => return None,
+        };
+        let parent = label.get(..end)?;
+        if head[0] == NODE {
+            return Some(Cow::Borrowed(&name[..HEAD + end]));
+        }
+        let mut bytes = vec![NODE];
+        bytes.extend_from_slice(&head[1..]);
+        bytes.extend_from_slice(parent);
+        Some(Cow::Owned(bytes))
+    }
+
+    fn covering(&self, mode: Mode) -> Mode {
+        let found = self.0.covering.iter().find(|(of, _)| *of == mode);
+        found.expect("a protocol says by what each mode is covered").1
+    }
+
+    fn is_shared(&self, name: &[u8]) -> bool {
+        name.len() == HEAD && name[0] == NODE
+    }
+}
+
+/// The locks on nodes of a store.
+pub(super) struct NodeLocks {
+    space: LockSpace,
+    protocol: Arc<Protocol>,
+}
+
+impl NodeLocks {
+    pub(super) fn new(engine: &Store) -> Result<NodeLocks, XmlStoreError> {
+        let protocol = Protocol::read(&MGL).map_err(tidegate_engine::StoreError::from)?;
+        let protocol = Arc::new(protocol);
+        let hierarchy = Arc::new(NodeHierarchy(Arc::clone(&protocol)));
+        let space = engine.create_lock_space("xml nodes", protocol.modes.clone(), hierarchy)?;
+        Ok(NodeLocks { space, protocol })
+    }
+}
+
+/// The path of intentions that was locked last: down to this node.
+#[derive(Debug, Clone)]
+pub(super) struct LockedPath {
+    to: Label,
+    parent: Mode,
+    above: Mode,
+}
+
+impl LockedPath {
+    /// Returns whether the path to `parent` is locked for these needs.
+    fn covers(&self, modes: &ModeTable, parent: &Label, needs: Needs) -> bool {
+        let at_parent = if self.to == *parent {
+            self.parent
+        } else if parent.is_ancestor_of(&self.to) {
+            self.above
+        } else {
+            return false;
+        };
+        modes.covers(at_parent, needs.parent) && modes.covers(self.above, needs.above)
+    }
+}
+
+/// An update that is under way: what is called meanwhile is part of it and locks nothing.
+#[must_use = "the update ends when this is dropped"]
+pub(super) struct Operation<'d>(&'d Cell<u32>);
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Locks a document when it is opened, to the end of the transaction.
+pub(super) fn lock_opened(
+    transaction: &mut Transaction,
+    stored: &Stored,
+    granularity: LockGranularity,
+    access: Access,
+) -> Result<(), XmlStoreError> {
+    let mode = match (granularity, access) {
+        (LockGranularity::Document, Access::Read) => S,
+        (LockGranularity::Document, Access::Write) => X,
+        // They keep out who locks the document as a whole, and who makes or drops an index.
+        (LockGranularity::Nodes, Access::Read) => IS,
+        (LockGranularity::Nodes, Access::Write) => IX,
+    };
+    Ok(transaction.lock_tree(&stored.tree, mode)?)
+}
+
+/// Locks.
+impl Document<'_> {
+    /// Locks what an operation is about to read or write, unless it is part of an update, which has
+    /// locked it.
+    pub(super) fn touch(&self, touch: Touch<'_>) -> Result<(), XmlStoreError> {
+        if self.operations.get() > 0 { Ok(()) } else { self.lock(touch) }
+    }
+
+    /// Locks what navigation has reached through a gap whose one name is locked: the node with the
+    /// gap's other name, or that name alone if there is no node.
+    pub(super) fn touch_reached<'a>(
+        &self,
+        reached: Option<&'a Label>,
+        other_name: fn(&'a Label) -> Edge<'a>,
+        at_end: Edge<'a>,
+    ) -> Result<(), XmlStoreError> {
+        self.touch(Touch::Edge(reached.map_or(at_end, other_name)))?;
+        reached.map_or(Ok(()), |node| self.touch(Touch::Node(node)))
+    }
+
+    /// Begins an update. `lock` locks what it touches, unless the update is part of another one.
+    pub(super) fn begin(
+        &self,
+        lock: impl FnOnce() -> Result<(), XmlStoreError>,
+    ) -> Result<Operation<'_>, XmlStoreError> {
+        let outer = self.operations.get();
+        self.operations.set(outer + 1);
+        let operation = Operation(&self.operations);
+        if outer == 0 {
+            self.lock_to_write()?;
+            if self.locks_nodes() {
+                lock()?;
+            }
+        }
+        Ok(operation)
+    }
+
+    /// Returns whether nodes are locked, and not the document.
+    pub(super) fn locks_nodes(&self) -> bool {
+        self.granularity == LockGranularity::Nodes
+    }
+
+    /// Locks the document itself as its updates need it, before what they touch.
+    pub(super) fn lock_to_write(&self) -> Result<(), XmlStoreError> {
+        if self.access.get() == Access::Read {
+            let mut transaction = self.transaction.borrow_mut();
+            lock_opened(&mut transaction, &self.stored, self.granularity, Access::Write)?;
+            self.access.set(Access::Write);
+        }
+        Ok(())
+    }
+
+    /// Locks something now, also within an update.
+    fn lock(&self, touch: Touch<'_>) -> Result<(), XmlStoreError> {
+        if !self.locks_nodes() {
+            return Ok(());
+        }
+        let document = self.stored.paths.document();
+        let node = |label: &Label| (name_of(NODE, document, label), label.parent());
+        let (action, (name, parent)) = match touch {
+            Touch::Node(label) => (Action::ReadNode, node(label)),
+            Touch::Children(label) => (Action::ReadChildren, node(label)),
+            Touch::Subtree(label) => (Action::ReadSubtree, node(label)),
+            Touch::WriteNode(label) => (Action::WriteNode, node(label)),
+            Touch::WriteSubtree(label) => (Action::WriteSubtree, node(label)),
+            Touch::Edge(edge) => (Action::ReadEdge, edge.name(document)),
+            Touch::WriteEdge(edge) => (Action::WriteEdge, edge.name(document)),
+        };
+        self.lock_with_ancestors(action, &name, parent)
+    }
+
+    /// Locks what has a name, behind the ancestors from `parent` up.
+    fn lock_with_ancestors(
+        &self,
+        action: Action,
+        name: &[u8],
+        parent: Option<Label>,
+    ) -> Result<(), XmlStoreError> {
+        let NodeLocks { space, protocol } = &self.store.locks;
+        let needs = protocol.needs(action);
+        let mut transaction = self.transaction.borrow_mut();
+        let mut locks = transaction.locks_in(space)?;
+        let mut path = self.locked_path.borrow_mut();
+        let is_locked = |parent: &Label| {
+            path.as_ref().is_some_and(|path| path.covers(&protocol.modes, parent, needs))
+        };
+        if let Some(parent) = parent.filter(|parent| !is_locked(parent)) {
+            let own = name_of(NODE, self.stored.paths.document(), &parent);
+            // The bytes of each ancestor are the first of its descendants'.
+            let mut ends: Vec<usize> =
+                parent.ancestors().map(|above| HEAD + above.as_bytes().len()).collect();
+            ends.reverse();
+            for end in ends {
+                locks.lock(&own[..end], needs.above)?;
+            }
+            locks.lock(&own, needs.parent)?;
+            *path = Some(LockedPath { to: parent, parent: needs.parent, above: needs.above });
+        }
+        Ok(locks.lock(name, needs.own)?)
+    }
+
+    /// Locks the label of a node that is about to be made, with all below it.
+    pub(super) fn lock_new(&self, label: &Label) -> Result<(), XmlStoreError> {
+        self.lock(Touch::WriteSubtree(label))
+    }
+
+    /// Locks the children of a node that get new labels.
+    pub(super) fn lock_list(&self, list: &Label) -> Result<(), XmlStoreError> {
+        self.lock(Touch::WriteSubtree(list))
+    }
+
+    /// Locks the set of path classes: against new ones, or to make one.
+    pub(super) fn lock_classes(&self, access: Access) -> Result<(), XmlStoreError> {
+        if !self.locks_nodes() {
+            return Ok(());
+        }
+        let NodeLocks { space, protocol } = &self.store.locks;
+        let mode = protocol.classes[usize::from(access == Access::Write)];
+        let name = name_of(CLASSES, self.stored.paths.document(), &Label::document());
+        Ok(self.transaction.borrow_mut().locks_in(space)?.lock(&name, mode)?)
+    }
+
+    /// Returns the number of a path class, which it gets now if it has none.
+    pub(super) fn class_number(&self, class: PathClass) -> Result<Pcr, XmlStoreError> {
+        if !self.stored.paths.has(class) {
+            self.lock_classes(Access::Write)?;
+        }
+        self.stored.paths.number(&self.store.engine, class)
+    }
+
+    /// Makes the record of a node with a name, without content. `above` is the element's class.
+    pub(super) fn named(
+        &self,
+        kind: RecordKind,
+        above: Pcr,
+        name: &QName,
+    ) -> Result<Record, XmlStoreError> {
+        let name = self.store.vocabulary.number(&self.store.engine, name)?;
+        let class = PathClass { parent: above, name, kind };
+        let pcr = if kind.has_class() { self.class_number(class)? } else { above };
+        Ok(Record { kind, is_id: false, name: Some(name), pcr, content: String::new() })
+    }
+
+    /// Returns whether records of inner nodes come and go.
+    fn is_virtual(&self) -> bool {
+        self.stored.inner_nodes == InnerNodes::Virtual
+    }
+
+    /// Locks a place that nodes come to. If they may be joined with texts beside them
+    /// (`may_join`), these too.
+    pub(super) fn lock_place(&self, place: &Place, may_join: bool) -> Result<(), XmlStoreError> {
+        let parent = match place {
+            Place::Before(node) | Place::After(node) => node.parent(),
+            Place::First(parent) | Place::Last(parent) => Some(parent.clone()),
+        };
+        // The document has no place beside it; the update refuses it.
+        let Some(parent) = parent else { return Ok(()) };
+        if self.is_virtual() {
+            return self.lock(Touch::WriteSubtree(&parent));
+        }
+        let (left, right) = match place {
+            Place::Before(node) => (self.lock_before(&parent, node)?, Some(node.clone())),
+            Place::After(node) => (Some(node.clone()), self.lock_after(&parent, node)?),
+            Place::First(parent) => (None, self.lock_first(parent)?),
+            Place::Last(parent) => (self.lock_last(parent)?, None),
+        };
+        if !may_join {
+            return Ok(());
+        }
+        if let Some(left) = left.filter(|left| self.is_text(left)) {
+            self.lock(Touch::WriteNode(&left))?;
+        }
+        if let Some(right) = right.filter(|right| self.is_text(right)) {
+            self.lock(Touch::WriteNode(&right))?;
+            self.lock_after(&parent, &right)?;
+        }
+        Ok(())
+    }
+
+    /// Locks a node that is removed, and the gaps that become one.
+    pub(super) fn lock_removal(&self, node: &Label) -> Result<(), XmlStoreError> {
+        let Some(parent) = Document::parent_of(node) else { return Ok(()) };
+        if self.is_virtual() {
+            return self.lock(Touch::WriteSubtree(&parent));
+        }
+        self.lock(Touch::WriteSubtree(node))?;
+        let left = self.lock_before(&parent, node)?;
+        let right = self.lock_after(&parent, node)?;
+        if let (Some(left), Some(right)) = (left, right)
+            && self.is_text(&left)
+            && self.is_text(&right)
+        {
+            self.lock(Touch::WriteNode(&left))?;
+            self.lock(Touch::WriteNode(&right))?;
+            self.lock_after(&parent, &right)?;
+        }
+        Ok(())
+    }
+
+    /// Locks an attribute that is set, or the place of one that there is not yet.
+    pub(super) fn lock_attribute(
+        &self,
+        element: &Label,
+        name: &QName,
+        is_removed: bool,
+    ) -> Result<(), XmlStoreError> {
+        if self.is_virtual() {
+            return self.lock(Touch::WriteSubtree(element));
+        }
+        self.lock(Touch::WriteEdge(Edge::Named(element, name)))?;
+        let found = self.attribute(element, name)?;
+        if let Some(attribute) = &found {
+            self.lock(Touch::WriteSubtree(attribute))?;
+        }
+        if found.is_none() || is_removed {
+            // The label of a new one follows from the last one's.
+            self.lock(Touch::WriteEdge(Edge::Last(&element.attribute_root())))?;
+        }
+        Ok(())
+    }
+
+    /// Locks a node that gets another name.
+    pub(super) fn lock_rename(&self, node: &Label, name: &QName) -> Result<(), XmlStoreError> {
+        // Names are read from classes, with intentions on the ancestors only: X keeps them out.
+        self.lock(Touch::WriteSubtree(node))?;
+        let Some(element) = node.owner() else { return Ok(()) };
+        if let Some(old) = self.name(node)? {
+            self.lock(Touch::WriteEdge(Edge::Named(&element, &old)))?;
+        }
+        self.lock(Touch::WriteEdge(Edge::Named(&element, name)))
+    }
+
+    /// Locks a node whose content is set.
+    pub(super) fn lock_content(&self, node: &Label) -> Result<(), XmlStoreError> {
+        self.lock(Touch::WriteNode(node))
+    }
+
+    /// Locks all that is below an element that gets other content.
+    pub(super) fn lock_subtree(&self, node: &Label) -> Result<(), XmlStoreError> {
+        self.lock(Touch::WriteSubtree(node))
+    }
+
+    /// Locks a subtree that is copied.
+    pub(super) fn lock_source(&self, node: &Label) -> Result<(), XmlStoreError> {
+        self.lock(Touch::Subtree(node))
+    }
+
+    fn lock_before(&self, parent: &Label, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        self.lock(Touch::WriteEdge(Edge::Previous(node)))?;
+        let left = self.previous_sibling(node)?;
+        self.lock(Touch::WriteEdge(left.as_ref().map_or(Edge::First(parent), Edge::Next)))?;
+        Ok(left)
+    }
+
+    fn lock_after(&self, parent: &Label, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        self.lock(Touch::WriteEdge(Edge::Next(node)))?;
+        let right = self.next_sibling(node)?;
+        self.lock(Touch::WriteEdge(right.as_ref().map_or(Edge::Last(parent), Edge::Previous)))?;
+        Ok(right)
+    }
+
+    fn lock_first(&self, parent: &Label) -> Result<Option<Label>, XmlStoreError> {
+        self.lock(Touch::WriteEdge(Edge::First(parent)))?;
+        let first = self.first_child(parent)?;
+        self.lock(Touch::WriteEdge(first.as_ref().map_or(Edge::Last(parent), Edge::Previous)))?;
+        Ok(first)
+    }
+
+    fn lock_last(&self, parent: &Label) -> Result<Option<Label>, XmlStoreError> {
+        self.lock(Touch::WriteEdge(Edge::Last(parent)))?;
+        let last = self.last_child(parent)?;
+        self.lock(Touch::WriteEdge(last.as_ref().map_or(Edge::First(parent), Edge::Next)))?;
+        Ok(last)
+    }
+
+    /// Returns whether there is a text of that label. The kind of a node never changes, and the
+    /// edges that are held keep it from being removed.
+    fn is_text(&self, label: &Label) -> bool {
+        self.find(label)
+            .is_ok_and(|found| found.is_some_and(|record| record.kind == RecordKind::Text))
+    }
+}
+
+impl Edge<'_> {
+    /// Returns the name of the edge, and the node whose list it is in.
+    fn name(self, document: u32) -> (Vec<u8>, Option<Label>) {
+        match self {
+            Edge::First(label) => (name_of(FIRST, document, label), Some(label.clone())),
+            Edge::Last(label) => (name_of(LAST, document, label), Some(label.clone())),
+            Edge::Previous(label) => (name_of(PREVIOUS, document, label), label.parent()),
+            Edge::Next(label) => (name_of(NEXT, document, label), label.parent()),
+            Edge::Named(label, attribute) => {
+                let bytes = label.as_bytes();
+                let length = u16::try_from(bytes.len()).expect("the longest label is a u16");
+                let mut name = name_of(NAMED, document, &Label::document());
+                name.extend(length.to_be_bytes());
+                name.extend_from_slice(bytes);
+                // No URI has a zero byte.
+                name.extend_from_slice(attribute.namespace.as_bytes());
+                name.push(0);
+                name.extend_from_slice(attribute.local.as_bytes());
+                (name, Some(label.clone()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::label::LabelRules;
+
+    #[test]
+    fn the_protocol_is_read_and_covers_every_mode() {
+        let protocol = Protocol::read(&MGL).expect("the laws hold");
+        assert_eq!(protocol.covering.len(), protocol.modes.len());
+        for (of, by) in &protocol.covering {
+            let all = protocol.modes.modes();
+            // Whoever clashes with a lock below takes an intention that clashes with the cover.
+            assert!(protocol.modes.covers(*by, *of), "{of:?} {by:?}");
+            assert_eq!(all.count(), 6);
+        }
+    }
+
+    #[test]
+    fn edges_are_in_the_node_whose_list_they_are_in() {
+        let protocol = Arc::new(Protocol::read(&MGL).expect("the laws hold"));
+        let hierarchy = NodeHierarchy(protocol);
+        let rules = LabelRules::new(100);
+        let root = Label::root();
+        let child = root.children(rules).first().expect("it is short");
+        let node = |label: &Label| name_of(NODE, 7, label);
+        let name = QName::local("id");
+        for (edge, expected) in [
+            (Edge::First(&child), &child),
+            (Edge::Last(&child), &child),
+            (Edge::Previous(&child), &root),
+            (Edge::Next(&child), &root),
+            (Edge::Named(&child, &name), &child),
+        ] {
+            let (bytes, parent) = edge.name(7);
+            assert_eq!(parent.as_ref(), Some(expected), "{edge:?}");
+            assert_eq!(hierarchy.parent(&bytes).as_deref(), Some(&*node(expected)), "{edge:?}");
+        }
+        let above = hierarchy.parent(&node(&child)).map(Cow::into_owned);
+        assert_eq!(above, Some(node(&root)));
+        assert_eq!(hierarchy.parent(&node(&Label::document())), None);
+        assert!(hierarchy.is_shared(&node(&Label::document())));
+    }
+}
