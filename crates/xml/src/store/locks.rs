@@ -7,9 +7,9 @@
 //! two names, the one after its left and the one before its right neighbour (the first and the last
 //! child of the parent at the ends), and everybody locks both. So navigation finds no phantoms.
 //!
-//! The public operations of a document call [`Document::touch`] before they read. Updates begin with
-//! [`Document::begin`], which locks first and lets operations that are part of it lock nothing.
-//! Labels that an update gives are locked when they are known ([`Document::lock_new`]).
+//! The public operations of a document call [`Document::touch`] before they read. Updates begin
+//! with [`Document::begin`], which locks first and lets operations that are part of it lock
+//! nothing. Labels that an update gives are locked when they are known ([`Document::lock_new`]).
 //!
 //! # Protocols
 //! A transaction has a [`LockGranularity`].
@@ -22,10 +22,10 @@
 //! Both may be used side by side: who locks nodes has an intention on the tree as well.
 //!
 //! A protocol is data: modes, and for each [`Action`] the mode on the node, on its parent and on
-//! the ancestors above. [`MGL`] is multi-granularity locking of the study's Section 2. R and X stand
-//! for subtrees, so R on a node covers all reads in it. Labels and their hierarchy are in the lock
-//! space `xml nodes` of the engine. Ancestors come from the label alone. The path locked last is
-//! remembered, so that of a sibling costs nothing.
+//! the ancestors above. [`MGL`] is multi-granularity locking of the study's Section 2. R and X
+//! stand for subtrees, so R on a node covers all reads in it. Labels and their hierarchy are in the
+//! lock space `xml nodes` of the engine. Ancestors come from the label alone. The path locked last
+//! is remembered, so that of a sibling costs nothing.
 //!
 //! # Example
 //! ```text
