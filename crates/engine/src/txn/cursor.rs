@@ -18,8 +18,9 @@
 //! Changes that the cursor's own transaction makes ahead of it are seen.
 //!
 //! # Turning and seeking
-//! A cursor that turns, or is told to go to a key, drops what it knew of the way and looks for its
-//! leaf again, as after a change by others. It looks at the leaf of its last copy first: if the
+//! A cursor that is told to go to a key further on in its copy goes there in the copy, if the LSN is
+//! still the same. Else a cursor that turns, is told to go to a key, or is given another range drops
+//! what it knew of the way and looks for its leaf again, as after a change by others. It looks at the leaf of its last copy first: if the
 //! fences say that the way goes on there, the tree is not searched from the root, and if the LSN
 //! is still the same the copy is not even made again. So a step between neighbours costs a latch
 //! and a binary search, and no memory is allocated.
@@ -288,6 +289,9 @@ impl Cursor {
         transaction.check(&self.tree)?;
         transaction.check_owner(self.owner)?;
         self.current = None;
+        if self.seek_in_copy(transaction, key)? {
+            return self.advance(transaction);
+        }
         self.forget_leaf();
         self.reset(self.order);
         let (low, high) = (&self.range.0, &self.range.1);
@@ -299,6 +303,91 @@ impl Cursor {
             _ => {}
         }
         self.advance(transaction)
+    }
+
+    /// Goes to a key upward in the copy. Returns whether the key is in the range and in the copy
+    /// behind the entry handed out last, and the leaf is what it was.
+    fn seek_in_copy(&mut self, transaction: &Transaction, key: &[u8]) -> Result<bool, TxnError> {
+        let is_upward = self.order == Direction::Up && self.direction == Direction::Up;
+        let Some(leaf) = self.leaf.as_ref().filter(|leaf| is_upward && leaf.is_handed_out) else {
+            return Ok(false);
+        };
+        let node = Node::new(&leaf.bytes);
+        let is_ahead = key > &self.key[..] && node.covers(key) && may_hold(key, &self.range.1);
+        if !is_ahead || !self.is_same(transaction, leaf.version)? {
+            return Ok(false);
+        }
+        let slot = node.search(key).unwrap_or_else(|slot| slot);
+        self.left.clear();
+        assign(&mut self.low, Bound::Included(key));
+        if let Some(leaf) = self.leaf.as_mut() {
+            debug_assert!(slot >= leaf.from, "the key is behind the one handed out");
+            leaf.from = slot.min(leaf.to);
+            leaf.is_handed_out = false;
+            leaf.is_way_settled = leaf.is_settled;
+        }
+        Ok(true)
+    }
+
+    /// Moves, as [`Cursor::next`] does, to the next entry whose value passes a test. Where keys are
+    /// not locked, what does not pass costs little more than the test. Where they are, what is
+    /// passed over is locked as well.
+    ///
+    /// # Errors
+    /// As [`Cursor::next`].
+    pub fn next_where(
+        &mut self,
+        transaction: &mut Transaction,
+        mut passes: impl FnMut(&[u8]) -> bool,
+    ) -> Result<Option<Entry<'_>>, TxnError> {
+        loop {
+            if self.direction == self.order && !self.locks_keys(transaction) {
+                transaction.check_owner(self.owner)?;
+                self.pass_over(transaction, &mut passes)?;
+            }
+            match self.walk(transaction, self.order)? {
+                Some((_, value)) if !passes(value) => {}
+                _ => return Ok(self.current()),
+            }
+        }
+    }
+
+    /// Passes over entries of the copy up to the next one whose value may pass a test.
+    fn pass_over(
+        &mut self,
+        transaction: &Transaction,
+        passes: &mut impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), TxnError> {
+        if self.leaf.is_none() || !self.has_own_changes(transaction)? {
+            return Ok(());
+        }
+        let (entry, direction) = (self.tree.entry(), self.direction);
+        let Some(leaf) = self.leaf.as_mut() else { return Ok(()) };
+        let node = Node::new(&leaf.bytes);
+        let may_pass = |&slot: &usize| {
+            let value = node.value(slot);
+            Reference::of(entry, value).is_some() || passes(value)
+        };
+        match direction {
+            Direction::Up => leaf.from = (leaf.from..leaf.to).find(may_pass).unwrap_or(leaf.to),
+            Direction::Down => {
+                let found = (leaf.from..leaf.to).rev().find(may_pass);
+                leaf.to = found.map_or(leaf.from, |slot| slot + 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the cursor another range, of which it is at the beginning then, as a new cursor is. It
+    /// keeps its memory and its copy of a leaf, so a range that begins near the last place costs
+    /// less than with a new cursor.
+    pub fn restart(&mut self, range: (Bound<&[u8]>, Bound<&[u8]>)) {
+        self.forget_leaf();
+        assign(&mut self.range.0, range.0);
+        assign(&mut self.range.1, range.1);
+        self.current = None;
+        self.direction = opposite(self.order);
+        self.is_done = true;
     }
 
     /// Returns the entry that the cursor is at, as it was when the cursor came to it.

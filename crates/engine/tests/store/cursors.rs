@@ -69,7 +69,21 @@ impl Subject<'_> {
             Direction::Up => Direction::Down,
             Direction::Down => Direction::Up,
         };
-        match random.below(12) {
+        match random.below(15) {
+            12 => self.restart(random),
+            13..=14 => {
+                // One in four values passes, or one in thirty.
+                let (every, rest) = ([4, 30][random.index(2)], random.index(4));
+                let passes = |value: &[u8]| value.len() % every == rest;
+                let expected = loop {
+                    match self.expect_step(model, self.order) {
+                        Some((_, value)) if !passes(&value) => {}
+                        found => break found,
+                    }
+                };
+                let found = self.cursor.next_where(transaction, passes).unwrap();
+                assert_eq!(found.map(owned), expected);
+            }
             0..=3 => {
                 let expected = self.expect_step(model, self.order);
                 assert_eq!(self.cursor.next(transaction).unwrap().map(owned), expected);
@@ -99,6 +113,28 @@ impl Subject<'_> {
             }
             _ => change(random, transaction, self.tree, model),
         }
+    }
+}
+
+impl Subject<'_> {
+    /// Gives the cursor another range, half the time one that begins where it is.
+    fn restart(&mut self, random: &mut Random) {
+        let mut ends = [key(random), key(random)];
+        if let (Place::At(at), true) = (&self.place, random.below(2) == 0) {
+            ends[0].clone_from(at);
+        }
+        ends.sort();
+        let [low, high] = ends;
+        self.range = (bound(random, low), bound(random, high));
+        self.cursor.restart((as_slice(&self.range.0), as_slice(&self.range.1)));
+        self.place = beginning(self.order);
+    }
+}
+
+fn beginning(order: Direction) -> Place {
+    match order {
+        Direction::Up => Place::BelowAll,
+        Direction::Down => Place::AboveAll,
     }
 }
 
@@ -153,11 +189,7 @@ fn subject<'s>(
     } else {
         transaction.cursor(tree, bounds, order).unwrap()
     };
-    let place = match order {
-        Direction::Up => Place::BelowAll,
-        Direction::Down => Place::AboveAll,
-    };
-    Subject { cursor, order, range, place, tree }
+    Subject { cursor, order, range, place: beginning(order), tree }
 }
 
 fn trees(store: &Store) -> [TreeHandle; 2] {
