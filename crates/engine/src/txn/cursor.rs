@@ -20,10 +20,11 @@
 //! # Turning and seeking
 //! A cursor that is told to go to a key further on in its copy goes there in the copy, if the LSN
 //! is still the same. Else a cursor that turns, is told to go to a key, or is given another range
-//! drops what it knew of the way and looks for its leaf again, as after a change by others. It looks
-//! at the leaf of its last copy first: if the fences say that the way goes on there, the tree is not
-//! searched from the root, and if the LSN is still the same the copy is not even made again. So a
-//! step between neighbours costs a latch and a binary search, and no memory is allocated.
+//! drops what it knew of the way and looks for its leaf again, as after a change by others. It
+//! looks at the leaf of its last copy first: if the fences say that the way goes on there, the
+//! tree is not searched from the root, and if the LSN is still the same the copy is not even made
+//! again. So a step between neighbours costs a latch and a binary search, and no memory is
+//! allocated.
 //!
 //! # Gaps
 //! Serializable, a key is locked with the gap below it. Upward, that leaves the gap between the
