@@ -11,13 +11,13 @@ use crate::label::{Label, Level};
 /// Numbers of nodes by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeCounts {
-    /// Elements.
+    /// Number of elements.
     pub elements: u64,
     /// Attributes, without declarations of namespaces.
     pub attributes: u64,
-    /// Texts.
+    /// Number of texts.
     pub texts: u64,
-    /// Comments.
+    /// Number of comments.
     pub comments: u64,
     /// Processing instructions.
     pub processing_instructions: u64,
