@@ -52,7 +52,7 @@ pub enum ConfigProblem {
     Bounds {
         /// The database.
         database: String,
-        /// How.
+        /// Which of them exclude each other.
         error: BoundsError,
     },
     /// A database's limit begins outside its limits.

@@ -337,7 +337,7 @@ pub(super) fn lock_opened(
     Ok(transaction.lock_tree(&stored.tree, mode)?)
 }
 
-/// Locks.
+/// Locks of what operations read and write.
 impl Document<'_> {
     /// Locks what an operation is about to read or write, unless it is part of an update, which has
     /// locked it.
