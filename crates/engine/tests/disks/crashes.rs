@@ -223,13 +223,33 @@ fn only_a_weak_crash_leaves_what_was_never_written_there() {
     assert!(least > 10, "{zeros} of zeros, {noise} of noise, {leftovers} left over");
 }
 
+/// A set of bytes: a bit for each. The tests have one for each byte of a file.
+#[derive(Clone, Copy)]
+struct ByteSet([u128; 2]);
+
+impl ByteSet {
+    fn of(byte: u8) -> ByteSet {
+        let mut set = ByteSet([0; 2]);
+        set.insert(byte);
+        set
+    }
+
+    fn insert(&mut self, byte: u8) {
+        self.0[usize::from(byte / 128)] |= 1 << (byte % 128);
+    }
+
+    fn contains(&self, byte: u8) -> bool {
+        self.0[usize::from(byte / 128)] >> (byte % 128) & 1 == 1
+    }
+}
+
 /// All the values that each byte of a file may have after a random crash.
 #[derive(Default)]
 struct History {
     now: Vec<u8>,
     synced: Vec<u8>,
     /// By position, since the last sync.
-    values: Vec<BTreeSet<u8>>,
+    values: Vec<ByteSet>,
     lens: BTreeSet<usize>,
 }
 
@@ -237,7 +257,7 @@ impl History {
     /// The file is now `now`, and positions from `from` on may have changed.
     fn change(&mut self, now: Vec<u8>, from: usize) {
         let end = now.len().max(self.now.len());
-        self.values.resize(end.max(self.values.len()), BTreeSet::from([0]));
+        self.values.resize(end.max(self.values.len()), ByteSet::of(0));
         for at in from.min(self.now.len())..end {
             self.values[at].insert(now.get(at).copied().unwrap_or(0));
         }
@@ -247,7 +267,7 @@ impl History {
 
     fn sync(&mut self) {
         self.synced.clone_from(&self.now);
-        self.values = self.now.iter().map(|&byte| BTreeSet::from([byte])).collect();
+        self.values = self.now.iter().map(|&byte| ByteSet::of(byte)).collect();
         self.lens = BTreeSet::from([self.now.len()]);
     }
 
@@ -261,7 +281,7 @@ impl History {
             Crash::Random | Crash::Weak => {
                 let mut places = bytes.iter().enumerate();
                 self.lens.contains(&bytes.len())
-                    && places.all(|(at, &byte)| is_garbage(at) || self.values[at].contains(&byte))
+                    && places.all(|(at, &byte)| is_garbage(at) || self.values[at].contains(byte))
             }
         }
     }
