@@ -1,0 +1,125 @@
+//! What a thread or task has done, counted by operation.
+//!
+//! The same points of a program count on both machines. Under the operating system the counts of a
+//! thread, beside its processor time, are what the costs are fitted to. On a machine in virtual
+//! time, counts are a debt that the task pays with processor time before it next waits, at
+//! [`settle`](crate::thread::settle), and at its end.
+
+use std::cell::Cell;
+
+use crate::fiber;
+
+macro_rules! operations {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// A kind of work that has a cost.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Operation {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Operation {
+            /// All operations, in the order of [`Counts::0`] and [`Costs::0`].
+            pub const ALL: [Operation; [$($text),*].len()] = [$(Operation::$name),*];
+
+            /// Returns the name as files of costs have it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Operation::$name => $text,)* }
+            }
+        }
+    };
+}
+
+operations! {
+    /// A statement is executed.
+    Statement = "statement",
+    /// A row is read or written by a statement.
+    Row = "row",
+    /// A transaction begins and ends.
+    Transaction = "transaction",
+    /// A page is looked at in the buffer.
+    PageVisit = "page_visit",
+    /// A key is compared within a page.
+    Comparison = "comparison",
+    /// A page is read into the buffer: its copy and checksum.
+    PageLoad = "page_load",
+    /// A page is copied and its checksum made, for writing.
+    PageWrite = "page_write",
+    /// A page is divided.
+    PageSplit = "page_split",
+    /// A lock is requested.
+    Lock = "lock",
+    /// A record is appended to the log.
+    LogRecord = "log_record",
+    /// A byte is appended to the log.
+    LogByte = "log_byte",
+    /// Another task is woken.
+    WakeUp = "wake_up",
+    /// The operating system is called.
+    SystemCall = "system_call",
+}
+
+/// How many operations there are.
+pub const OPERATIONS: usize = Operation::ALL.len();
+
+thread_local! {
+    static COUNTS: [Cell<u64>; OPERATIONS] = const { [const { Cell::new(0) }; OPERATIONS] };
+}
+
+/// Counts an operation `times` times.
+#[inline]
+pub fn count(operation: Operation, times: u64) {
+    COUNTS.with(|counts| {
+        let cell = &counts[operation as usize];
+        cell.set(cell.get().wrapping_add(times));
+    });
+}
+
+/// How often each operation was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts(pub [u64; OPERATIONS]);
+
+impl Counts {
+    /// Returns how often one was done.
+    #[must_use]
+    pub const fn of(&self, operation: Operation) -> u64 {
+        self.0[operation as usize]
+    }
+
+    pub(crate) fn add(&mut self, other: &Counts) {
+        for (sum, count) in self.0.iter_mut().zip(other.0) {
+            *sum += count;
+        }
+    }
+}
+
+/// Returns what this thread of the operating system has counted so far; on a machine in virtual
+/// time, what the task has counted since it last paid.
+#[must_use]
+pub fn counts() -> Counts {
+    COUNTS.with(|counts| Counts(std::array::from_fn(|index| counts[index].get())))
+}
+
+/// Returns what was counted since the last call, on the thread of a machine in virtual time.
+pub(crate) fn take() -> Counts {
+    debug_assert!(fiber::is_active(), "threads of the operating system keep their counts");
+    COUNTS.with(|counts| Counts(std::array::from_fn(|index| counts[index].take())))
+}
+
+/// The processor time of one operation of each kind, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Costs(pub [f64; OPERATIONS]);
+
+impl Costs {
+    /// Returns the processor time of these counts, in whole nanoseconds.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a sum of products of what is not negative; beyond 584 years it stays there"
+    )]
+    pub fn of(&self, counts: &Counts) -> u64 {
+        let products = self.0.iter().zip(counts.0).map(|(cost, count)| cost * count as f64);
+        products.sum::<f64>().round() as u64
+    }
+}
