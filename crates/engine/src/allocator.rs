@@ -1,6 +1,6 @@
 //! The allocation of pages: which are in use, and which is used next.
 
-use parking_lot::Mutex;
+use tidegate_runtime::sync::Mutex;
 
 use crate::buffer::{BufferError, Exclusive, IoCounters, PAGES, Pool};
 use crate::page::{self, Change, Kind, PageFault, PageId, SpaceMap, map_page_of, pages_per_map};

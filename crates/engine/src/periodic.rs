@@ -1,9 +1,10 @@
 //! Threads that do something over and over.
 
 use std::io;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use tidegate_runtime::sync::{RecvTimeoutError, Sender, channel};
+use tidegate_runtime::thread::{self, JoinHandle};
 
 /// A thread that does something over and over. Dropping this waits until it has stopped.
 #[derive(Debug)]
@@ -19,8 +20,8 @@ impl Periodic {
         name: &str,
         mut act: impl FnMut() -> Duration + Send + 'static,
     ) -> io::Result<Periodic> {
-        let (stop, stopped) = mpsc::channel();
-        let thread = thread::Builder::new().name(name.into()).spawn(move || {
+        let (stop, stopped) = channel();
+        let thread = thread::spawn(name, move || {
             let mut rest = Duration::ZERO;
             while stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
                 rest = act();

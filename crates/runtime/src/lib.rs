@@ -47,3 +47,12 @@ pub use machine::{
     Discipline, Failure, Hardware, Machine, MachineError, Priority, Report, Service, Strategy,
     Usage, search,
 };
+
+/// Returns 64 random bits: on a machine in virtual time from its seed, so that the same run has the
+/// same ones, else such as the standard library's hash tables begin with. They are no secret.
+#[must_use]
+pub fn entropy() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+
+    if fiber::is_active() { machine::entropy() } else { RandomState::new().build_hasher().finish() }
+}

@@ -1,6 +1,8 @@
 //! What each tree asks of the pool and of the disk.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_runtime::thread;
 
 /// Threads count in different places, so that counting does not make them share a cache line.
 const PLACES: usize = 8;
@@ -29,11 +31,7 @@ pub struct IoCounts {
 }
 
 fn place() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static PLACE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % PLACES;
-    }
-    PLACE.with(|place| *place)
+    thread::number() % PLACES
 }
 
 impl IoCounters {

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
-use parking_lot::RawRwLock;
-use parking_lot::lock_api::RawRwLock as _;
+use lock_api::RawRwLock as _;
+use tidegate_runtime::sync::RawRwLock;
 
 use super::arena::give_back;
 use crate::page::PageId;
@@ -16,7 +16,7 @@ const USES_MAX: u8 = 3;
 /// A frame of the pool, on cache lines of its own.
 #[repr(align(64))]
 pub(super) struct Frame {
-    latch: RawRwLock,
+    latch: RawRwLock<true>,
     uses: AtomicU8,
     is_being_written: AtomicBool,
     /// The page's number; 0 for none.

@@ -41,8 +41,9 @@ use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
+use tidegate_runtime::sync::{LongMutex, Mutex, RwLock};
+use tidegate_runtime::thread;
 
 use crate::disk::File;
 use crate::page::{self, Change, ChangeError, PageFault, PageId, PageSize, Seed, TreeId};
@@ -144,12 +145,12 @@ pub(crate) struct Pool {
     arena: Arena,
     table: Table,
     replacement: Mutex<Replacement>,
-    loading: [Mutex<()>; LOADING],
-    doublewrite: Mutex<DoubleWrite>,
+    loading: [LongMutex<()>; LOADING],
+    doublewrite: LongMutex<DoubleWrite>,
     /// Memory of batches that were written.
     spares: Mutex<Vec<Vec<u8>>>,
     /// How far the file has been lengthened, in pages.
-    file_pages: Mutex<u64>,
+    file_pages: LongMutex<u64>,
     counters: RwLock<HashMap<TreeId, Arc<IoCounters>>>,
 }
 
@@ -180,10 +181,10 @@ impl Pool {
             arena,
             table: Table::new(),
             replacement: Mutex::new(Replacement::new()),
-            loading: [const { Mutex::new(()) }; LOADING],
-            doublewrite: Mutex::new(doublewrite),
+            loading: [const { LongMutex::new(()) }; LOADING],
+            doublewrite: LongMutex::new(doublewrite),
             spares: Mutex::default(),
-            file_pages: Mutex::new(file_pages),
+            file_pages: LongMutex::new(file_pages),
             counters: RwLock::new(HashMap::new()),
         };
         pool.replacement.lock().grow(frames);
@@ -361,7 +362,7 @@ impl Pool {
         for attempt in 0..ATTEMPTS {
             let candidate = self.replacement.lock().candidate(&self.frames);
             let Some(index) = candidate else {
-                std::thread::yield_now();
+                thread::yield_now();
                 continue;
             };
             let frame = &self.frames[index];
@@ -375,7 +376,7 @@ impl Pool {
             let written = if attempt % 2 == 0 || !frame.is_being_written() {
                 self.write_cold(index)
             } else {
-                std::thread::yield_now();
+                thread::yield_now();
                 Ok(())
             };
             // What was written for this is taken, unless another thread has come for it.
@@ -426,7 +427,7 @@ impl Pool {
                 if self.vacate_if_clean(frame) {
                     break;
                 }
-                std::thread::yield_now();
+                thread::yield_now();
             }
             frame.give_back_memory(self.page_size.bytes());
             frame.unlock_exclusive();

@@ -8,6 +8,8 @@
 //! whole in the doublewrite file. Last, each page that has not been changed since its copy, and
 //! that no thread is changing, is clean.
 
+use tidegate_runtime::thread;
+
 use super::frame::Frame;
 use super::{BufferError, PAGES, Pool};
 use crate::page::{self, PageId};
@@ -81,7 +83,7 @@ impl Pool {
             }
             if written == 0 {
                 // Another thread is writing them.
-                std::thread::yield_now();
+                thread::yield_now();
             }
         }
     }

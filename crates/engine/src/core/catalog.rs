@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
+use tidegate_runtime::sync::{Mutex, RwLock};
 
 use super::{Core, StoreError};
 use crate::allocator::PageAllocator;

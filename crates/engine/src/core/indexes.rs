@@ -10,7 +10,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use tidegate_runtime::sync::RwLock;
 
 use super::TreeHandle;
 use crate::btree::TreeEntry;

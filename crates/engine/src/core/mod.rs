@@ -28,8 +28,8 @@ mod unlocked;
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use thiserror::Error;
+use tidegate_runtime::sync::Mutex;
 
 use crate::allocator::PageAllocator;
 use crate::btree::{Tree, TreeEntry};

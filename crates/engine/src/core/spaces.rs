@@ -67,7 +67,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use tidegate_runtime::sync::Mutex;
 
 use super::{Core, StoreError};
 use crate::lock::{

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use tidegate_runtime::sync::Mutex;
+use tidegate_runtime::thread;
 
 use super::{Core, StoreError, decode_record};
 use crate::btree::{NewEntry, Tree};
@@ -153,7 +154,7 @@ impl Transactions {
         let mut active = Vec::with_capacity(states.len());
         for state in &states {
             while state.is_logging.load(Ordering::SeqCst) {
-                std::thread::yield_now();
+                thread::yield_now();
             }
             let last = state.last();
             if last > Lsn::ZERO && !state.is_done.load(Ordering::Acquire) {

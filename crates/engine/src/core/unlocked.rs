@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use parking_lot::Mutex;
+use tidegate_runtime::sync::Mutex;
 
 use crate::page::TreeId;
 use crate::record::TxnId;

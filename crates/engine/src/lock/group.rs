@@ -24,7 +24,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::{MutexGuard, RwLock};
+use tidegate_runtime::sync::{MutexGuard, RwLock};
 
 use super::queues::{
     BucketNumber, LockerId, LockerState, Outcome, RequestIndex, Rules, Waiting, Woken,

@@ -29,8 +29,9 @@
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
+
+use tidegate_runtime::{clock, thread};
 
 use super::modes::Mode;
 use super::queues::{
@@ -365,7 +366,7 @@ impl<R: Resource> Locker<R> {
 
     /// Waits for a request that is in its queue.
     fn wait(&mut self, resource: &R, pending: &Pending, wait: Wait) -> Result<(), LockError> {
-        let began = Instant::now();
+        let began = clock::now();
         let locks = self.state.locks();
         if self.manager.settings().priorities == Priorities::PreemptOnWait {
             self.preempt(pending.place);
@@ -406,11 +407,10 @@ impl<R: Resource> Locker<R> {
                 thread::park();
                 continue;
             };
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if clock::now() >= deadline {
                 return self.give_up(place);
             }
-            thread::park_timeout(left);
+            thread::park_until(deadline);
         }
     }
 

@@ -90,8 +90,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use thiserror::Error;
+use tidegate_runtime::sync::Mutex;
 
 use crate::hash_slab::hash_of;
 use group::TableGroup;

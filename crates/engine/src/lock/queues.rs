@@ -33,9 +33,9 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::thread::{self, Thread};
 
-use parking_lot::Mutex;
+use tidegate_runtime::sync::Mutex;
+use tidegate_runtime::thread::{self, Task};
 
 use super::modes::{Mode, ModeSet, ModeTable};
 use super::{Priorities, Priority};
@@ -131,7 +131,7 @@ pub(super) struct LockerState {
     /// Lockers of this transaction, each of another table.
     tables: AtomicUsize,
     /// The thread to wake.
-    thread: Mutex<Option<Thread>>,
+    thread: Mutex<Option<Task>>,
 }
 
 impl LockerState {
@@ -231,7 +231,7 @@ impl fmt::Debug for LockerWatch {
 
 /// Threads to wake once no latch is held.
 #[derive(Debug, Default)]
-pub(super) struct Woken(Vec<Thread>);
+pub(super) struct Woken(Vec<Task>);
 
 impl Woken {
     pub(super) fn wake(&mut self) {

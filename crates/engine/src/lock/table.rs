@@ -58,12 +58,12 @@
 //! A strong request latches all stripes, one after the other. A counter is shared by all resources
 //! that lead to it: a strong lock on one of them sends intents on all to their buckets.
 
-use std::cell::Cell;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use tidegate_runtime::sync::{Mutex, MutexGuard};
+use tidegate_runtime::thread;
 
 use super::modes::{Mode, ModeSet};
 use super::queues::{
@@ -405,17 +405,7 @@ pub(super) struct Intent<R> {
 
 /// Returns the stripe of this thread.
 pub(super) fn own_stripe() -> usize {
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static STRIPE: Cell<Option<usize>> = const { Cell::new(None) };
-    }
-    STRIPE.with(|stripe| {
-        stripe.get().unwrap_or_else(|| {
-            let own = THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES;
-            stripe.set(Some(own));
-            own
-        })
-    })
+    thread::number() % STRIPES
 }
 
 impl<R: Resource> Intents<R> {

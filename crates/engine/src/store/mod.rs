@@ -10,11 +10,13 @@
 mod recovery;
 mod writer;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tidegate_random::Draw;
+use tidegate_runtime::{entropy, thread};
 
 use crate::allocator::PageAllocator;
 use crate::btree::TreeShape;
@@ -147,7 +149,7 @@ impl Store {
         match FileDisk::create(path, IoMode::Buffered) {
             // The keys of the standard library's hash maps are drawn by the system.
             Ok(disk) => {
-                let id = LogId(RandomState::new().build_hasher().finish());
+                let id = LogId(entropy());
                 Store::create(&(Arc::new(disk) as Arc<dyn Disk>), id, options)
             }
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
@@ -668,8 +670,7 @@ const PAUSE_DOUBLINGS_MAX: u32 = 8;
 /// of them began again at once.
 fn pause(retries: u32) {
     let bound = PAUSE_MIN * (1 << (retries - 1).min(PAUSE_DOUBLINGS_MAX));
-    let share = (RandomState::new().build_hasher().finish() % 1_000) as f64 / 1_000.0;
-    std::thread::sleep(bound.mul_f64(share));
+    thread::sleep(bound.mul_f64(Draw::from_bits(entropy()).value()));
 }
 
 fn key_locks(options: &StoreOptions) -> Result<KeyLocks, StoreError> {

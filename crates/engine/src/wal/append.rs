@@ -23,8 +23,10 @@
 //! to lead, and none wakes up in vain only to wait again.
 
 use std::sync::{Arc, OnceLock};
-use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
+
+use tidegate_runtime::clock;
+use tidegate_runtime::thread::{self, Task};
 
 use super::record::{
     Checksum, KIND_MARK, KIND_RECORD, KIND_TURN, RECORD_HEADER, encode, stored_length,
@@ -85,7 +87,7 @@ impl LogState {
             durable: end,
             marked: if is_marked { end } else { Lsn::ZERO },
             failed: None,
-            gather: GroupWait::new(Instant::now()),
+            gather: GroupWait::new(clock::now()),
             has_watch: false,
             waiters: Waiters::default(),
             statistics: LogStatistics::default(),
@@ -188,7 +190,7 @@ impl LogState {
 
     /// Returns how long a thread that needs a sync, and is not in the list, waits for others.
     pub(super) fn gathering(&self) -> Option<Duration> {
-        self.gather.wait(1 + self.waiters.forcing(), Instant::now())
+        self.gather.wait(1 + self.waiters.forcing(), clock::now())
     }
 
     /// Returns the batch to the caller, who is the leader from now on.
@@ -228,7 +230,7 @@ impl LogState {
                     self.durable = self.written;
                     self.statistics.syncs += 1;
                     // Those who are served are still in the list.
-                    let (crowd, now) = (1 + self.waiters.forcing(), Instant::now());
+                    let (crowd, now) = (1 + self.waiters.forcing(), clock::now());
                     self.gather.end(crowd, now.saturating_duration_since(began), now);
                 }
             }
@@ -282,7 +284,7 @@ pub(super) enum Signal {
 
 /// Where one thread waits, once.
 pub(super) struct WaitSlot {
-    thread: Thread,
+    thread: Task,
     signal: OnceLock<Signal>,
 }
 
@@ -299,16 +301,16 @@ impl WaitSlot {
 
     /// Waits for the signal, but no longer than `timeout`.
     pub(super) fn wait_for(&self, timeout: Duration) -> Option<Signal> {
-        let until = Instant::now() + timeout;
+        let until = clock::now() + timeout;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            let is_over = clock::now() >= until;
             if let Some(signal) = self.signal.get() {
                 return Some(*signal);
             }
-            if left.is_zero() {
+            if is_over {
                 return None;
             }
-            thread::park_timeout(left);
+            thread::park_until(until);
         }
     }
 
@@ -334,7 +336,7 @@ impl Waiters {
     /// Adds the calling thread. Returns its slot.
     pub(super) fn add(&mut self, goal: WaitGoal) -> Arc<WaitSlot> {
         debug_assert!(
-            self.list.iter().all(|waiter| waiter.slot.thread.id() != thread::current().id()),
+            !self.list.iter().any(|waiter| waiter.slot.thread.is(&thread::current())),
             "a thread waits once"
         );
         let slot = Arc::new(WaitSlot { thread: thread::current(), signal: OnceLock::new() });

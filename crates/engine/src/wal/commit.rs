@@ -10,10 +10,11 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use tidegate_runtime::clock;
+use tidegate_runtime::sync::{Condvar, LongMutex, Mutex, MutexGuard};
+use tidegate_runtime::thread::{self, JoinHandle};
 use tracing::error;
 
 use super::append::{Batch, LogState, Signal, WaitGoal};
@@ -33,7 +34,7 @@ pub(super) struct LogInner {
     published: Published,
     pub(super) state: Mutex<LogState>,
     /// Used by the leader only, so never waited for.
-    writer: Mutex<SegmentWriter>,
+    writer: LongMutex<SegmentWriter>,
     pub(super) segments: Segments,
     pub(super) checksum: Checksum,
     access: Access,
@@ -55,7 +56,7 @@ impl LogInner {
         LogInner {
             published: Published { durable, failed },
             state: Mutex::new(state),
-            writer: Mutex::new(SegmentWriter::default()),
+            writer: LongMutex::new(SegmentWriter::default()),
             segments,
             checksum,
             access,
@@ -130,7 +131,7 @@ impl LogInner {
     /// Waits until no thread writes. After [`LogInner::stop`] no thread begins to.
     pub(super) fn wait_for_leader(&self) {
         while self.state.lock().has_leader() {
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 
@@ -216,7 +217,7 @@ impl LogInner {
         drop(state);
         wakeups.send();
 
-        let began_sync = syncs.then(Instant::now);
+        let began_sync = syncs.then(clock::now);
         let result = self.write(&batch, syncs);
 
         let mut state = self.state.lock();
@@ -307,8 +308,7 @@ impl Flusher {
         let mut running = self.thread.lock();
         if running.is_none() {
             let (log, request, delay) = (Arc::clone(log), Arc::clone(&self.request), self.delay);
-            let flusher = thread::Builder::new().name("log-flusher".into());
-            let started = flusher.spawn(move || request.serve(&log, delay));
+            let started = thread::spawn("log-flusher", move || request.serve(&log, delay));
             *running = Some(started.inspect_err(|_| {
                 self.request.is_asked.store(false, Ordering::Release);
             })?);
@@ -328,8 +328,8 @@ impl Request {
             while !*is_stopped && !self.is_asked.load(Ordering::Acquire) {
                 self.changed.wait(&mut is_stopped);
             }
-            let due = Instant::now() + delay;
-            while !*is_stopped && !self.changed.wait_until(&mut is_stopped, due).timed_out() {}
+            let due = clock::now() + delay;
+            while !*is_stopped && self.changed.wait_until(&mut is_stopped, due) {}
             let is_asked = self.is_asked.swap(false, Ordering::AcqRel);
             let is_last = *is_stopped;
             if is_asked {
@@ -351,7 +351,8 @@ impl Flusher {
     pub(super) fn finish(&self) {
         *self.request.is_stopped.lock() = true;
         self.request.changed.notify_one();
-        if let Some(thread) = self.thread.lock().take() {
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
             // A panic there has been reported by the thread itself.
             let _ = thread.join();
         }

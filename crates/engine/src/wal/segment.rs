@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use tidegate_runtime::sync::Mutex;
 use tracing::debug;
 
 use super::record::{

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tidegate_random::SplitMix64;
 
 use crate::disk::Transfer;
 use crate::fiber::{self, Fiber};
@@ -242,6 +243,7 @@ struct State {
     at_locks: HashMap<usize, VecDeque<usize>>,
     switches: u64,
     counts: Counts,
+    entropy: SplitMix64,
     mode: Mode,
 }
 
@@ -271,6 +273,10 @@ fn with<R>(look: impl FnOnce(&mut State) -> R) -> R {
 impl State {
     fn new(kind: &Kind) -> State {
         static NEXT: AtomicU64 = AtomicU64::new(0);
+        let seed = match kind {
+            Kind::Timed(_, seed) => *seed,
+            Kind::Scheduled(strategy) => strategy.seed(),
+        };
         let mode = match kind {
             Kind::Timed(hardware, seed) => Mode::Timed(Box::new(Parts {
                 processors: processors::of(hardware),
@@ -291,6 +297,7 @@ impl State {
             at_locks: HashMap::new(),
             switches: 0,
             counts: Counts::default(),
+            entropy: SplitMix64::new(SplitMix64::mix(seed ^ 0x656e_7472)),
             mode,
         }
     }
@@ -663,6 +670,10 @@ pub(crate) fn transfer(transfer: Transfer) {
 pub(crate) fn set_priority(priority: Priority) {
     settle(Duration::ZERO);
     with(|state| state.tasks[state.running].priority = priority);
+}
+
+pub(crate) fn entropy() -> u64 {
+    with(|state| state.entropy.next_bits())
 }
 
 pub(crate) fn is_finished(task: TaskId) -> bool {

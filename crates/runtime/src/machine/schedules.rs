@@ -68,6 +68,12 @@ pub fn search(
 }
 
 impl Strategy {
+    pub(super) const fn seed(self) -> u64 {
+        match self {
+            Strategy::Random { seed } | Strategy::Priorities { seed, .. } => seed,
+        }
+    }
+
     pub(super) fn start(self) -> Box<dyn Choice> {
         match self {
             Strategy::Random { seed } => Box::new(Uniform(SplitMix64::new(SplitMix64::mix(seed)))),

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use parking_lot::RwLock;
+use tidegate_runtime::sync::RwLock;
 
 use crate::disk::ALIGNMENT;
 

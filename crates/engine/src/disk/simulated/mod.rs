@@ -80,7 +80,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use parking_lot::Mutex;
+use tidegate_runtime::sync::Mutex;
 
 use super::{Claim, Disk, File, Open};
 use machine::{Handle, Machine};
