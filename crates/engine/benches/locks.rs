@@ -10,6 +10,11 @@
 //! cargo bench -p tidegate-engine --bench locks
 //! ```
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "threads and clocks of these are the system's"
+)]
 #![expect(clippy::print_stdout, reason = "printing figures is what a benchmark is for")]
 
 use std::hint::{self, black_box};

@@ -9,6 +9,11 @@
 //! cargo bench -p tidegate-engine --bench log
 //! ```
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "threads and clocks of these are the system's"
+)]
 #![expect(clippy::print_stdout, reason = "printing figures is what a benchmark is for")]
 
 use std::cell::Cell;

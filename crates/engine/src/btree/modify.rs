@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use tidegate_runtime::work::{self, Operation};
+
 use super::Tree;
 use super::policy::{Cut, FullNode, separator};
 use crate::buffer::{BufferError, Exclusive};
@@ -183,6 +185,7 @@ impl<'s> Tree<'s> {
         child: Exclusive<'s>,
         plan: &SplitPlan,
     ) -> Result<(), BufferError> {
+        work::count(Operation::PageSplit, 1);
         let reserved = self.allocator.reserve(self.pool)?;
         let new_id = reserved.id();
         let pointer = new_id.0.to_le_bytes();

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_runtime::thread;
+use tidegate_runtime::work::{self, Operation};
 
 /// Threads count in different places, so that counting does not make them share a cache line.
 const PLACES: usize = 8;
@@ -37,10 +38,12 @@ fn place() -> usize {
 impl IoCounters {
     /// Counts pages that were asked for.
     pub(crate) fn count_logical_reads(&self, pages: u64) {
+        work::count(Operation::PageVisit, pages);
         self.logical_reads[place()].0.fetch_add(pages, Ordering::Relaxed);
     }
 
     pub(super) fn count_physical_read(&self) {
+        work::count(Operation::PageLoad, 1);
         self.physical_reads.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -9,6 +9,7 @@
 //! that no thread is changing, is clean.
 
 use tidegate_runtime::thread;
+use tidegate_runtime::work::{self, Operation};
 
 use super::frame::Frame;
 use super::{BufferError, PAGES, Pool};
@@ -123,6 +124,7 @@ impl Pool {
                 debug_assert_eq!(page::id(bytes), page, "a frame has the page that it says");
                 batch.members.push((frame, page, page::lsn(bytes)));
                 batch.bytes.extend_from_slice(bytes);
+                work::count(Operation::PageWrite, 1);
             }
             frame.unlock_shared();
         }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidegate_runtime::sync::{Mutex, RwLock};
+use tidegate_runtime::sync::{LongMutex, RwLock};
 
 use super::{Core, StoreError};
 use crate::allocator::PageAllocator;
@@ -32,7 +32,7 @@ pub(crate) struct Catalog {
     own: Arc<TreeEntry>,
     pub(super) trees: RwLock<Trees>,
     /// Held by the thread that frees the pages of dropped trees.
-    pub(super) drops: Mutex<()>,
+    pub(super) drops: LongMutex<()>,
 }
 
 #[derive(Default)]
@@ -105,7 +105,7 @@ impl Catalog {
     pub(crate) fn new(pool: &Pool) -> Catalog {
         let counters = pool.counters(CATALOG);
         let own = Arc::new(TreeEntry::new(CATALOG, "", CATALOG_ROOT, counters, None));
-        Catalog { own, trees: RwLock::default(), drops: Mutex::default() }
+        Catalog { own, trees: RwLock::default(), drops: LongMutex::default() }
     }
 
     /// Makes the catalog of a new store. It is the first page that is allocated, which is page 2.

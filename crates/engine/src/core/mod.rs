@@ -29,7 +29,7 @@ use std::io;
 use std::sync::Arc;
 
 use thiserror::Error;
-use tidegate_runtime::sync::Mutex;
+use tidegate_runtime::sync::LongMutex;
 
 use crate::allocator::PageAllocator;
 use crate::btree::{Tree, TreeEntry};
@@ -191,7 +191,7 @@ pub(crate) struct Core {
     pub(crate) spaces: LockSpaces,
     pub(crate) range_modes: RangeModes,
     pub(crate) indexes: Indexes,
-    pub(crate) head: Mutex<Head>,
+    pub(crate) head: LongMutex<Head>,
     pub(crate) recovery_counters: IoCounters,
     pub(crate) unlocked_writes: UnlockedWrites,
     pub(crate) temporary: TemporaryFiles,
@@ -217,7 +217,7 @@ impl Core {
             spaces: LockSpaces::default(),
             range_modes,
             indexes: Indexes::default(),
-            head: Mutex::new(head),
+            head: LongMutex::new(head),
             recovery_counters: IoCounters::default(),
             unlocked_writes: UnlockedWrites::default(),
             temporary: TemporaryFiles::new(disk),

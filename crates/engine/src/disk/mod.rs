@@ -1,4 +1,5 @@
-//! Files, as the store sees them: real ones, and simulated ones that fail.
+//! Files, as the store sees them: real ones, simulated ones that fail, ones in memory, and ones
+//! that take the time of a machine in virtual time.
 //!
 //! # What a disk promises
 //! * A write is seen by every later read at once.
@@ -24,14 +25,18 @@
 //! durable. [`SimulatedDisk`] gives no more than the list, a [`FileDisk`] mostly gives more.
 
 mod file_disk;
+mod memory;
 mod simulated;
+mod timed;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use file_disk::{FileDisk, IoMode};
+pub use memory::MemoryDisk;
 pub use simulated::{Crash, Faults, SimulatedDisk};
+pub use timed::TimedDisk;
 
 /// The unit in which a disk writes all or nothing, in bytes; offsets, lengths and memory of direct
 /// I/O are multiples of [`ALIGNMENT`].
@@ -163,6 +168,9 @@ pub trait File: Send + Sync {
 
 /// The file by which a [`FileDisk`] is locked; no disk gives it out.
 const LOCK: &str = "lock";
+
+/// The end of the names of files of pages. They are what direct I/O is for.
+const PAGES: &str = ".pages";
 
 /// The longest name, in bytes: that of ext4, XFS and Btrfs.
 const NAME_LEN_MAX: usize = 255;

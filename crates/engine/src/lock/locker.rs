@@ -31,6 +31,7 @@ use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidegate_runtime::work::{self, Operation};
 use tidegate_runtime::{clock, thread};
 
 use super::modes::Mode;
@@ -254,6 +255,7 @@ impl<R: Resource> Locker<R> {
         if_busy: IfBusy,
     ) -> Result<RequestOutcome, LockError> {
         assert!(self.manager.modes().knows(mode), "{mode:?} is of another table");
+        work::count(Operation::Lock, 1);
         if self.is_preempted {
             return Err(LockError::Preempted);
         }
@@ -376,7 +378,7 @@ impl<R: Resource> Locker<R> {
         }
         self.manager.counters.0.begin_wait(locks);
         let outcome = self.sleep(pending.place, began, wait.at_most(self.manager.settings()));
-        self.manager.counters.0.end_wait(locks, pending.kept.mode, began.elapsed(), outcome);
+        self.manager.counters.0.end_wait(locks, pending.kept.mode, clock::now() - began, outcome);
         debug_assert!(self.state.place().is_none(), "a wait that is over has no place");
         debug_assert_ne!(outcome, Outcome::Waiting, "who sleeps is woken by an end");
         if outcome == Outcome::Granted {

@@ -49,6 +49,8 @@
 
 use std::cmp::Ordering;
 
+use tidegate_runtime::work::{self, Operation};
+
 use super::{HEADER_BYTES, Kind, PageId, TreeId, format, level, long};
 use crate::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64, short};
 
@@ -361,6 +363,7 @@ impl<'a> Node<'a> {
         let wanted = head(rest);
         let (slots, _) = self.page[SLOTS_AT..].as_chunks::<SLOT_BYTES>();
         let slots = &slots[..self.count()];
+        work::count(Operation::Comparison, 1 + u64::from(slots.len().checked_ilog2().unwrap_or(0)));
         let mut low = slots.partition_point(|slot| get_u32(slot, 0) < wanted);
         let mut high = slots.len();
         // The first of them is looked at first: as a rule there is no other.

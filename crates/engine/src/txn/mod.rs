@@ -43,6 +43,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use tidegate_runtime::thread;
+use tidegate_runtime::work::{self, Operation};
+
 use crate::btree::{KeyLocking, Tree, TreeEntry};
 use crate::buffer::{BufferError, prefetch};
 use crate::core::{
@@ -869,6 +872,9 @@ impl Drop for Transaction {
             tracing::error!("transaction {} is not rolled back: {error}", self.id.0);
         }
         self.core.unlocked_writes.forget(self.id);
+        // The locks are released after this, so they are held as long as the work takes.
+        work::count(Operation::Transaction, 1);
+        thread::settle();
     }
 }
 

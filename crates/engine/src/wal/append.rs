@@ -587,7 +587,7 @@ mod gather_tests {
 
     #[test]
     fn the_example_of_the_module_holds() {
-        let start = Instant::now();
+        let start = clock::now();
         let mut gather = steady(8, start);
         assert_eq!(gather.wait(4, start), Some(us(100)));
         assert_eq!(gather.wait(7, start + us(29)), Some(us(71)));
@@ -599,14 +599,14 @@ mod gather_tests {
 
     #[test]
     fn one_thread_alone_never_waits() {
-        let start = Instant::now();
+        let start = clock::now();
         assert_eq!(GroupWait::new(start).wait(1, start), None);
         assert_eq!(steady(1, start).wait(1, start), None);
     }
 
     #[test]
     fn nobody_waits_longer_than_a_sync_takes() {
-        let start = Instant::now();
+        let start = clock::now();
         let gather = steady(8, start);
         assert_eq!(gather.wait(1, start + us(99)), Some(us(1)));
         assert_eq!(gather.wait(1, start + us(100)), None);
@@ -615,7 +615,7 @@ mod gather_tests {
 
     #[test]
     fn waits_in_vain_become_rare() {
-        let start = Instant::now();
+        let start = clock::now();
         let mut gather = steady(8, start);
         let mut waited = Vec::new();
         for number in 0..150 {
@@ -635,7 +635,7 @@ mod gather_tests {
 
     #[test]
     fn one_slow_sync_does_not_make_the_next_wait_long() {
-        let start = Instant::now();
+        let start = clock::now();
         let mut gather = steady(2, start);
         gather.end(2, us(500_000), start);
         assert_eq!(gather.wait(1, start), Some(us(200)));

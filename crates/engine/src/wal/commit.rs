@@ -15,6 +15,7 @@ use std::time::Duration;
 use tidegate_runtime::clock;
 use tidegate_runtime::sync::{Condvar, LongMutex, Mutex, MutexGuard};
 use tidegate_runtime::thread::{self, JoinHandle};
+use tidegate_runtime::work::{self, Operation};
 use tracing::error;
 
 use super::append::{Batch, LogState, Signal, WaitGoal};
@@ -104,6 +105,8 @@ impl LogInner {
         self.check_access()?;
         let checksum = self.checksum.with(payload);
         let length = stored_length(payload.len());
+        work::count(Operation::LogRecord, 1);
+        work::count(Operation::LogByte, length as u64);
         let mut state = self.state.lock();
         state.check()?;
         while !state.has_room(length) {

@@ -29,6 +29,11 @@
 //!
 //! A page of zeros that was a map is noticed by `Store::check`, not by who looks for a free page.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "threads and clocks of these are the system's"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::print_stdout, reason = "shown when a test fails")]
 

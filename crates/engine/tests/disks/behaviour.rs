@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::thread;
 
 use tempfile::TempDir;
-use tidegate_engine::disk::{ALIGNMENT, Disk, Faults, FileDisk, IoMode, Open, SimulatedDisk};
+use tidegate_engine::disk::{
+    ALIGNMENT, Disk, Faults, FileDisk, IoMode, MemoryDisk, Open, SimulatedDisk, TimedDisk,
+};
 
 use crate::{Random, contents, kind, new_file, old_file};
 
@@ -18,8 +20,13 @@ struct Subject {
 
 /// One empty disk of each kind that this machine has.
 fn subjects() -> Vec<Subject> {
-    let simulated = Box::new(SimulatedDisk::new(1, Faults::default()));
-    let mut subjects = vec![Subject { name: "simulated", disk: simulated, _directory: None }];
+    let in_memory: [(&str, Box<dyn Disk>); 3] = [
+        ("simulated", Box::new(SimulatedDisk::new(1, Faults::default()))),
+        ("memory", Box::new(MemoryDisk::new())),
+        ("timed", Box::new(TimedDisk::new(Arc::new(MemoryDisk::new())))),
+    ];
+    let subject = |(name, disk)| Subject { name, disk, _directory: None };
+    let mut subjects: Vec<Subject> = in_memory.into_iter().map(subject).collect();
     for (name, mode) in [("buffered", IoMode::Buffered), ("direct", IoMode::Direct)] {
         let directory = TempDir::new().unwrap();
         match FileDisk::open(directory.path(), mode) {
@@ -252,4 +259,34 @@ fn writing_a_part_of_a_block_does_not_undo_the_writing_of_the_whole() {
             }
         });
     }
+}
+
+/// A copy of files in memory has what was there, and neither sees the other's changes.
+#[test]
+fn a_fork_of_files_in_memory_goes_its_own_way() {
+    let mut random = Random::new(5);
+    let disk = MemoryDisk::new();
+    let file = new_file(&disk, "a");
+    let len = 300_000;
+    let byte = |random: &mut Random| u8::try_from(random.index(256)).unwrap();
+    let mut model: Vec<u8> = (0..len).map(|_| byte(&mut random)).collect();
+    file.write_at(&model, 0).unwrap();
+    let fork = disk.fork();
+    let copy = old_file(&fork, "a");
+    let before = model.clone();
+    for _ in 0..200 {
+        let at = random.index(len - 1_000);
+        let bytes = vec![byte(&mut random); random.index(1_000)];
+        file.write_at(&bytes, at as u64).unwrap();
+        model[at..at + bytes.len()].copy_from_slice(&bytes);
+    }
+    copy.set_len(70_000).unwrap();
+    copy.set_len(80_000).unwrap();
+    new_file(&fork, "b");
+    assert!(contents(&*file) == model, "the first has its own changes");
+    let mut expected = before[..70_000].to_vec();
+    expected.resize(80_000, 0);
+    assert!(contents(&*copy) == expected, "the second has what it was made of");
+    assert_eq!(disk.list().unwrap(), ["a"]);
+    assert_eq!(fork.list().unwrap(), ["a", "b"]);
 }

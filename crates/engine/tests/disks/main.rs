@@ -1,5 +1,10 @@
 //! Disks: real and simulated ones do the same, and simulated ones lose what they may and no more.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "threads and clocks of these are the system's"
+)]
 #![expect(clippy::unwrap_used, reason = "the helpers of tests fail by panicking")]
 #![expect(clippy::print_stdout, reason = "tests print their seeds and what they leave out")]
 

@@ -89,6 +89,11 @@
 //! * A serializable history may still show each client what is old; the store has one copy of
 //!   everything, so there is nothing old to be seen, and that is not looked for.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "threads and clocks of these are the system's"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod checker;

@@ -21,6 +21,11 @@
 //! or not. So this tests what a program can be in the middle of, with threads, a real file system
 //! and a lock that the system has to let go. What a disk loses is for the simulated one.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "threads and clocks of these are the system's"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::print_stdout, reason = "shown when a test fails")]
 

@@ -2,6 +2,12 @@
 //!
 //! What is random comes from seeds, and a test that fails prints its own.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "threads and clocks of these are the system's"
+)]
+
 mod crash;
 mod damage;
 mod files;

@@ -1,5 +1,10 @@
 //! The store through its public API: against a model, across crashes, with several threads.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "threads and clocks of these are the system's"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bulk;
@@ -15,6 +20,7 @@ mod indexes;
 mod isolation;
 mod library;
 mod long_values;
+mod machine;
 mod model;
 #[path = "../../fuzz/src/random.rs"]
 mod random;

@@ -51,7 +51,7 @@ use std::sync::atomic::AtomicBool;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{Claim, Disk, File, LOCK, Open, check_name};
+use super::{Claim, Disk, File, LOCK, Open, PAGES, check_name};
 use direct::DirectFile;
 
 /// How files of pages are read and written.
@@ -63,9 +63,6 @@ pub enum IoMode {
     /// names end in `.pages`.
     Direct,
 }
-
-/// What the names of files end in that direct I/O is for.
-const PAGES: &str = ".pages";
 
 /// A directory of this machine, kept to this process.
 #[derive(Debug)]
