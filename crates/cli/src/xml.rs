@@ -166,6 +166,8 @@ fn hint(reason: &ParseError) -> &'static str {
 enum XmlFailure {
     #[error("there is no store in {0}; `tidegate xml load` makes one")]
     NoStore(String),
+    #[error("{0} is a file; a store is a directory, and comes before documents and files")]
+    IsFile(String),
     #[error("{0} has files and no store; name a new or an empty directory for the store")]
     NotEmpty(String),
     #[error("there is no document whose name begins with {0:?}; `tidegate xml list` shows all")]
@@ -199,6 +201,9 @@ fn open_to_read(path: &Path) -> Result<XmlStore, Failure> {
 }
 
 fn opening_failed(path: &Path, error: XmlStoreError) -> Failure {
+    if path.is_file() {
+        return Failure::failed(XmlFailure::IsFile(path.display().to_string()));
+    }
     if error.is_missing_store() {
         return Failure::failed(XmlFailure::NoStore(path.display().to_string()));
     }

@@ -16,7 +16,7 @@ use tidegate_xml::store::{
 use super::input::{Bar, Input, is_standard_input};
 use super::output::Lines;
 use super::{
-    FormatOption, StoreArgument, XmlFailure, XmlUsage, assignment, closing, failure, unless,
+    FormatOption, StoreArgument, XmlFailure, XmlUsage, assignment, closing, opening_failed, unless,
 };
 use crate::{Failure, interrupt};
 
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
             error if error.is_missing_store() => {
                 Failure::failed(XmlFailure::NotEmpty(path.display().to_string()))
             }
-            error => failure(error),
+            error => opening_failed(path, error),
         })?;
         failed += closing(store, |store| load_all(arguments, store, jobs, &cancel, &mut lines))?;
     }

@@ -177,7 +177,7 @@ fn wrong_input_is_refused_with_what_to_do() {
     fs::write(play.0.path().join("empty.xml"), "").unwrap();
     fs::create_dir(play.0.path().join("folder")).unwrap();
     fs::write(play.0.path().join("folder/letter"), "x").unwrap();
-    let cases: [(i32, &[&str], &str); 20] = [
+    let cases: [(i32, &[&str], &str); 22] = [
         (1, &["load", "s", "bad.xml"], "bad.xml: line 2, column 6"),
         (1, &["load", "s", "empty.xml"], "the document ends before its root element"),
         (1, &["load", "s", "folder"], "it is a directory; name the files in it"),
@@ -187,6 +187,8 @@ fn wrong_input_is_refused_with_what_to_do() {
         (2, &["load", "s", "shop.xml", "bad.xml", "--name", "x"], "for a single file"),
         (2, &["load", "s", "shop.xml", "--index", "x=tree"], "the first word is name, path"),
         (1, &["load", "folder", "shop.xml"], "name a new or an empty directory"),
+        (1, &["load", "shop.xml", "bad.xml"], "shop.xml is a file; a store is a directory"),
+        (1, &["query", "shop.xml", "s", "//a"], "shop.xml is a file; a store is a directory"),
         (1, &["query", "none", "shop.xml", "//a"], "`tidegate xml load` makes one"),
         (1, &["query", "folder", "shop.xml", "//a"], "there is no store in folder"),
         (1, &["query", "s", "none", "//a"], "there is no document \"none\"; load it first"),
