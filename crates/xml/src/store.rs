@@ -85,7 +85,7 @@ pub use self::index::{
 };
 pub use self::leaves::InnerNodes;
 pub use self::load::{LoadOptions, LoadPhase, Progress};
-pub use self::locks::LockGranularity;
+pub use self::locks::{LockEscalation, LockGranularity};
 pub use self::navigate::{Children, Descendants};
 pub use self::record::MalformedRecord;
 pub use self::statistics::{DocumentStatistics, IndexStatistics, NodeCounts};

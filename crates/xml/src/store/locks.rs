@@ -18,8 +18,9 @@
 //! | --- | --- |
 //! | document | the document's tree: S by readers, X by writers |
 //! | nodes | nodes and edges by a [`Protocol`], with intentions on all ancestors |
+//! | nodes to a level | the same; what is deeper is locked by its ancestor on that level |
 //!
-//! Both may be used side by side: who locks nodes has an intention on the tree as well.
+//! All may be used side by side: who locks nodes has an intention on the tree as well.
 //!
 //! A protocol is data: modes, and for each [`Action`] the mode on the node, on its parent and on
 //! the ancestors above. [`MGL`] is multi-granularity locking of the study's Section 2. R and X
@@ -27,11 +28,21 @@
 //! lock space `xml nodes` of the engine. Ancestors come from the label alone. The path locked last
 //! is remembered, so that of a sibling costs nothing.
 //!
+//! **Lock depth.** What is below the level of the transaction is locked by its ancestor there, for
+//! a coarser [`Action`], so a protocol needs no table for it. The list of an element is one level
+//! below the element, and so are its edges; the names of attributes are two levels below, in the
+//! attribute root. Transactions of different depths may run side by side.
+//!
+//! **Escalation.** The engine counts the requests of a transaction below each node. From
+//! [`LockEscalation::threshold`] on it tries to lock the node in the mode that covers all of them,
+//! without waiting, and gives the locks below back. Edges beside the node are kept.
+//!
 //! # Example
 //! ```text
 //! T1: next sibling of 1.3    IR document, 1; R 1.3; R edge after 1.3; reads 1.5; R edge before 1.5
 //! T2: insert before 1.5      IX document, 1; X edge before 1.5 waits for T1
 //! T2: insert after 1.5       IX document, 1; X edge after 1.5, ... goes on
+//! T3, to level 0: content of 1.3.3        IR document; R 1 waits for T2
 //! ```
 //!
 //! # Decisions
@@ -47,35 +58,32 @@
 //! * **Documents with virtual inner nodes:** an insertion or removal may write or remove the record
 //!   of the parent, so it locks the parent's subtree.
 //! * **Lists labelled anew** are locked as subtrees, X.
+//! * **Levels** are counted as labels count them, so the root element is on level 0. The document
+//!   node is above them and is never locked by escalation: [`LockGranularity::Document`] does that.
+//! * **Escalation is the store's**, not a transaction's: a lock space has one answer for all.
 //!
 //! # Limits
-//! * Lock depth and escalation of nodes, and other protocols than [`MGL`], are still missing.
+//! * There is no other protocol than [`MGL`] yet.
 //! * Who asks for the parent of a node reads nothing of it: the label says which it is.
+
+mod granularity;
 
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_engine::lock::multi_granularity::{IS, IX, S, X};
-use tidegate_engine::lock::{Mode, ModeTable, ModeTableError};
-use tidegate_engine::{LabelHierarchy, LockSpace, Store, Transaction};
+use tidegate_engine::lock::{LockStatistics, Mode, ModeTable, ModeTableError};
+use tidegate_engine::{LabelHierarchy, LockSpace, ModeStatistics, Store, Transaction};
 
+pub use self::granularity::{LockEscalation, LockGranularity};
 use super::paths::{PathClass, Pcr};
 use super::record::{Record, RecordKind};
-use super::{Document, InnerNodes, Place, Stored, XmlStoreError};
-use crate::label::Label;
+use super::{Document, InnerNodes, Place, Stored, XmlStore, XmlStoreError};
+use crate::label::{Label, Level};
 use crate::name::QName;
 use crate::tree::Tree;
-
-/// What a transaction locks of documents.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum LockGranularity {
-    /// A document as a whole.
-    #[default]
-    Document,
-    /// Nodes, with intentions on their ancestors, and gaps between nodes.
-    Nodes,
-}
 
 /// What a document is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +102,24 @@ pub(super) enum Action {
     WriteSubtree,
     ReadEdge,
     WriteEdge,
+}
+
+impl Action {
+    /// Returns what is done to an ancestor so many levels above, the lock depth, in place of this.
+    /// A node is read with the list that it is in; who reads deeper, or writes, needs the subtree.
+    fn on_ancestor(self, levels: u32) -> Action {
+        match (self, levels) {
+            (action, 0) => action,
+            (Action::ReadNode | Action::ReadEdge, 1) => Action::ReadChildren,
+            (
+                Action::ReadNode | Action::ReadChildren | Action::ReadSubtree | Action::ReadEdge,
+                _,
+            ) => Action::ReadSubtree,
+            (Action::WriteNode | Action::WriteSubtree | Action::WriteEdge, _) => {
+                Action::WriteSubtree
+            }
+        }
+    }
 }
 
 /// A gap in a list of children, or the place of an attribute.
@@ -128,6 +154,54 @@ pub(super) enum Touch<'a> {
     Edge(Edge<'a>),
     /// A gap that is divided or joined with another one.
     WriteEdge(Edge<'a>),
+}
+
+/// What can be locked.
+#[derive(Debug, Clone, Copy)]
+enum Target<'a> {
+    Node(&'a Label),
+    Edge(Edge<'a>),
+}
+
+impl<'a> Touch<'a> {
+    fn parts(self) -> (Action, Target<'a>) {
+        match self {
+            Touch::Node(label) => (Action::ReadNode, Target::Node(label)),
+            Touch::Children(label) => (Action::ReadChildren, Target::Node(label)),
+            Touch::Subtree(label) => (Action::ReadSubtree, Target::Node(label)),
+            Touch::WriteNode(label) => (Action::WriteNode, Target::Node(label)),
+            Touch::WriteSubtree(label) => (Action::WriteSubtree, Target::Node(label)),
+            Touch::Edge(edge) => (Action::ReadEdge, Target::Edge(edge)),
+            Touch::WriteEdge(edge) => (Action::WriteEdge, Target::Edge(edge)),
+        }
+    }
+}
+
+impl Target<'_> {
+    /// Returns the name of what is locked, and the node that it is in.
+    fn name(self, document: u32) -> (Vec<u8>, Option<Label>) {
+        match self {
+            Target::Node(label) => (name_of(NODE, document, label), label.parent()),
+            Target::Edge(edge) => edge.name(document),
+        }
+    }
+
+    /// Returns the node that is locked in place of something that is deeper than `depth`: its
+    /// ancestor on that level, and how many levels that is above it. `None` for what is not deeper.
+    fn at_depth(self, depth: u32) -> Option<(Label, u32)> {
+        let (label, below) = match self {
+            Target::Node(label) | Target::Edge(Edge::Previous(label) | Edge::Next(label)) => {
+                (label, 0)
+            }
+            Target::Edge(Edge::First(label) | Edge::Last(label)) => (label, 1),
+            Target::Edge(Edge::Named(label, _)) => (label, 2),
+        };
+        // Nothing in the document node's own list is deeper than level 0.
+        let Level::Node(level) = label.level() else { return None };
+        let levels = level.saturating_add(below).saturating_sub(depth);
+        let ancestor = label.ancestor_at(Level::Node(depth)).filter(|_| levels > 0)?;
+        Some((ancestor, levels))
+    }
 }
 
 /// The modes that an action needs.
@@ -234,7 +308,11 @@ fn name_of(what: u8, document: u32, label: &Label) -> Vec<u8> {
 }
 
 /// Nodes are in their parents, edges in the node whose list they are in.
-struct NodeHierarchy(Arc<Protocol>);
+struct NodeHierarchy {
+    protocol: Arc<Protocol>,
+    /// As [`LockEscalation::from_bits`] reads it.
+    escalation: Arc<AtomicU64>,
+}
 
 impl LabelHierarchy for NodeHierarchy {
     fn parent<'l>(&self, name: &'l [u8]) -> Option<Cow<'l, [u8]>> {
@@ -262,8 +340,23 @@ impl LabelHierarchy for NodeHierarchy {
         Some(Cow::Owned(bytes))
     }
 
+    /// The engine asks for the level of nodes only, which contain others. The document is on level
+    /// 0.
+    fn level(&self, name: &[u8]) -> u32 {
+        let label = name.get(HEAD..).and_then(|label| Label::from_bytes(label).ok());
+        match label.map(|label| label.level()) {
+            Some(Level::Node(level)) => level.saturating_add(1),
+            Some(Level::Document) | None => 0,
+        }
+    }
+
+    fn escalate_at(&self, _: &[u8], level: u32) -> Option<u32> {
+        let escalation = LockEscalation::from_bits(self.escalation.load(Ordering::Relaxed))?;
+        Some(escalation.threshold(level.checked_sub(1)?))
+    }
+
     fn covering(&self, mode: Mode) -> Mode {
-        let found = self.0.covering.iter().find(|(of, _)| *of == mode);
+        let found = self.protocol.covering.iter().find(|(of, _)| *of == mode);
         found.expect("a protocol says by what each mode is covered").1
     }
 
@@ -276,15 +369,49 @@ impl LabelHierarchy for NodeHierarchy {
 pub(super) struct NodeLocks {
     space: LockSpace,
     protocol: Arc<Protocol>,
+    escalation: Arc<AtomicU64>,
 }
 
 impl NodeLocks {
     pub(super) fn new(engine: &Store) -> Result<NodeLocks, XmlStoreError> {
         let protocol = Protocol::read(&MGL).map_err(tidegate_engine::StoreError::from)?;
         let protocol = Arc::new(protocol);
-        let hierarchy = Arc::new(NodeHierarchy(Arc::clone(&protocol)));
+        let escalation = Arc::new(AtomicU64::new(LockEscalation::to_bits(None)));
+        let hierarchy = Arc::new(NodeHierarchy {
+            protocol: Arc::clone(&protocol),
+            escalation: Arc::clone(&escalation),
+        });
         let space = engine.create_lock_space("xml nodes", protocol.modes.clone(), hierarchy)?;
-        Ok(NodeLocks { space, protocol })
+        Ok(NodeLocks { space, protocol, escalation })
+    }
+}
+
+/// Settings and figures of locks on nodes.
+impl XmlStore {
+    /// Sets from when on locks on many nodes become one lock on a node above; `None`, the default,
+    /// for never. It holds for all transactions that lock nodes, from their next request on.
+    pub fn set_lock_escalation(&self, escalation: Option<LockEscalation>) {
+        let bits = LockEscalation::to_bits(escalation);
+        self.locks.escalation.store(bits, Ordering::Relaxed);
+    }
+
+    /// Returns from when on locks on many nodes become one lock on a node above.
+    #[must_use]
+    pub fn lock_escalation(&self) -> Option<LockEscalation> {
+        LockEscalation::from_bits(self.locks.escalation.load(Ordering::Relaxed))
+    }
+
+    /// Returns what was counted of locks on nodes and gaps since the store was opened, escalations
+    /// among them.
+    #[must_use]
+    pub fn node_lock_statistics(&self) -> LockStatistics {
+        self.locks.space.statistics()
+    }
+
+    /// Returns what was counted of locks on nodes and gaps since the store was opened, by mode.
+    #[must_use]
+    pub fn node_lock_statistics_by_mode(&self) -> Vec<ModeStatistics> {
+        self.locks.space.statistics_by_mode()
     }
 }
 
@@ -331,8 +458,8 @@ pub(super) fn lock_opened(
         (LockGranularity::Document, Access::Read) => S,
         (LockGranularity::Document, Access::Write) => X,
         // They keep out who locks the document as a whole, and who makes or drops an index.
-        (LockGranularity::Nodes, Access::Read) => IS,
-        (LockGranularity::Nodes, Access::Write) => IX,
+        (_, Access::Read) => IS,
+        (_, Access::Write) => IX,
     };
     Ok(transaction.lock_tree(&stored.tree, mode)?)
 }
@@ -376,7 +503,7 @@ impl Document<'_> {
 
     /// Returns whether nodes are locked, and not the document.
     pub(super) fn locks_nodes(&self) -> bool {
-        self.granularity == LockGranularity::Nodes
+        self.granularity.locks_nodes()
     }
 
     /// Locks the document itself as its updates need it, before what they touch.
@@ -395,15 +522,13 @@ impl Document<'_> {
             return Ok(());
         }
         let document = self.stored.paths.document();
-        let node = |label: &Label| (name_of(NODE, document, label), label.parent());
-        let (action, (name, parent)) = match touch {
-            Touch::Node(label) => (Action::ReadNode, node(label)),
-            Touch::Children(label) => (Action::ReadChildren, node(label)),
-            Touch::Subtree(label) => (Action::ReadSubtree, node(label)),
-            Touch::WriteNode(label) => (Action::WriteNode, node(label)),
-            Touch::WriteSubtree(label) => (Action::WriteSubtree, node(label)),
-            Touch::Edge(edge) => (Action::ReadEdge, edge.name(document)),
-            Touch::WriteEdge(edge) => (Action::WriteEdge, edge.name(document)),
+        let (action, target) = touch.parts();
+        let above = self.granularity.depth().and_then(|depth| target.at_depth(depth));
+        let (action, (name, parent)) = match &above {
+            Some((ancestor, levels)) => {
+                (action.on_ancestor(*levels), Target::Node(ancestor).name(document))
+            }
+            None => (action, target.name(document)),
         };
         self.lock_with_ancestors(action, &name, parent)
     }
@@ -415,7 +540,7 @@ impl Document<'_> {
         name: &[u8],
         parent: Option<Label>,
     ) -> Result<(), XmlStoreError> {
-        let NodeLocks { space, protocol } = &self.store.locks;
+        let NodeLocks { space, protocol, .. } = &self.store.locks;
         let needs = protocol.needs(action);
         let mut transaction = self.transaction.borrow_mut();
         let mut locks = transaction.locks_in(space)?;
@@ -453,7 +578,7 @@ impl Document<'_> {
         if !self.locks_nodes() {
             return Ok(());
         }
-        let NodeLocks { space, protocol } = &self.store.locks;
+        let NodeLocks { space, protocol, .. } = &self.store.locks;
         let mode = protocol.classes[usize::from(access == Access::Write)];
         let name = name_of(CLASSES, self.stored.paths.document(), &Label::document());
         Ok(self.transaction.borrow_mut().locks_in(space)?.lock(&name, mode)?)
@@ -664,7 +789,8 @@ mod tests {
     #[test]
     fn edges_are_in_the_node_whose_list_they_are_in() {
         let protocol = Arc::new(Protocol::read(&MGL).expect("the laws hold"));
-        let hierarchy = NodeHierarchy(protocol);
+        let escalation = Arc::new(AtomicU64::new(0));
+        let hierarchy = NodeHierarchy { protocol, escalation };
         let rules = LabelRules::new(100);
         let root = Label::root();
         let child = root.children(rules).first().expect("it is short");
@@ -685,5 +811,40 @@ mod tests {
         assert_eq!(above, Some(node(&root)));
         assert_eq!(hierarchy.parent(&node(&Label::document())), None);
         assert!(hierarchy.is_shared(&node(&Label::document())));
+        for (label, level) in [(Label::document(), 0), (root, 1), (child, 2)] {
+            assert_eq!(hierarchy.level(&node(&label)), level, "{label}");
+        }
+    }
+
+    #[test]
+    fn what_is_deeper_than_the_lock_depth_is_locked_by_an_ancestor() {
+        let rules = LabelRules::new(100);
+        let root = Label::root();
+        let child = root.children(rules).first().expect("it is short");
+        let grandchild = child.children(rules).first().expect("it is short");
+        let name = QName::local("id");
+        let document = Label::document();
+        for (target, depth, expected) in [
+            (Target::Node(&document), 0, None),
+            (Target::Edge(Edge::First(&document)), 0, None),
+            (Target::Node(&root), 0, None),
+            (Target::Edge(Edge::Next(&root)), 0, None),
+            (Target::Edge(Edge::First(&root)), 0, Some((&root, 1))),
+            (Target::Edge(Edge::Named(&root, &name)), 0, Some((&root, 2))),
+            (Target::Edge(Edge::Named(&root, &name)), 1, None),
+            (Target::Node(&child), 0, Some((&root, 1))),
+            (Target::Node(&child), 1, None),
+            (Target::Edge(Edge::Last(&child)), 0, Some((&root, 2))),
+            (Target::Node(&grandchild), 0, Some((&root, 2))),
+            (Target::Edge(Edge::Previous(&grandchild)), 1, Some((&child, 1))),
+            (Target::Edge(Edge::Previous(&grandchild)), 2, None),
+        ] {
+            let found = target.at_depth(depth);
+            let found = found.as_ref().map(|(ancestor, levels)| (ancestor, *levels));
+            assert_eq!(found, expected, "{target:?}, depth {depth}");
+        }
+        let (one, many) = (Action::ReadNode.on_ancestor(1), Action::ReadNode.on_ancestor(2));
+        assert_eq!((one, many), (Action::ReadChildren, Action::ReadSubtree));
+        assert_eq!(Action::WriteEdge.on_ancestor(1), Action::WriteSubtree);
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "seeds and figures, for who reads a failure")]
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
 use tidegate_xml::name::QName;
 use tidegate_xml::store::{
-    Document, InnerNodes, LockGranularity, NewNode, Place, XmlStore, XmlStoreError, XmlTransaction,
+    Document, InnerNodes, LockEscalation, LockGranularity, NewNode, Place, XmlStore, XmlStoreError,
+    XmlTransaction,
 };
 use tidegate_xml::tree::{Kind, Tree};
 
@@ -32,7 +34,7 @@ fn store_with(options: &StoreOptions, inner_nodes: InnerNodes) -> XmlStore {
 }
 
 /// Options with which no request waits.
-fn impatient() -> StoreOptions {
+pub(crate) fn impatient() -> StoreOptions {
     let timeout = Some(Duration::ZERO);
     options().locks(LockSettings { timeout, ..options().locks })
 }
@@ -204,11 +206,15 @@ fn in_order(store: &XmlStore, steps: [Step<'_>; 2]) -> ([String; 2], String) {
 
 /// Runs the first in a transaction that stays, and the second in another one. Returns what the
 /// second returned, or nothing if it had to wait.
-fn beside(store: &XmlStore, held: LockGranularity, steps: [Step<'_>; 2]) -> Option<String> {
-    let first = begin(store, held);
+fn beside(
+    store: &XmlStore,
+    granularities: [LockGranularity; 2],
+    steps: [Step<'_>; 2],
+) -> Option<String> {
+    let first = begin(store, granularities[0]);
     let document = first.document("d").unwrap();
     run(&document, steps[0].0, steps[0].1).expect("nobody is in the way");
-    let second = begin(store, LockGranularity::Nodes);
+    let second = begin(store, granularities[1]);
     let beside = second.document("d").and_then(|document| run(&document, steps[1].0, steps[1].1));
     beside.ok()
 }
@@ -219,62 +225,144 @@ both! {
 }
 
 fn conflicts_wait(inner_nodes: InnerNodes) {
-    check_pairs(inner_nodes, |name, op| {
+    let store = store_with(&impatient(), inner_nodes);
+    let nodes = nodes(&store);
+    let pairs = pairs(&store, &nodes, |name, op| {
         let repeats = [Op::Name, Op::Previous, Op::OtherAttribute, Op::Before, Op::CopyToEmpty];
         let is_one_of_many = ["a", "b1/text", "b2"].contains(&name) && !repeats.contains(&op);
         is_one_of_many || matches!((name, op), ("b1", Op::Next | Op::Delete) | (_, Op::Append))
     });
+    check_pairs(&store, &pairs, [LockGranularity::Nodes; 2]);
 }
 
 both! {
-    #[ignore = "soak: minutes for 50,000 pairs of operations"]
+    /// Pairs of transactions of equal and of different lock depths.
+    conflicts_wait_at_each_depth
+}
+
+fn conflicts_wait_at_each_depth(inner_nodes: InnerNodes) {
+    check_depths(inner_nodes, |name, op| match name {
+        "a" => matches!(op, Op::Children | Op::OtherAttribute | Op::SetOtherAttribute | Op::Append),
+        "b1" => matches!(op, Op::Kind | Op::First | Op::Next | Op::Rename | Op::Delete),
+        "b1/text" => matches!(op, Op::Subtree | Op::SetValue),
+        "b2" => matches!(op, Op::First | Op::Append | Op::Before),
+        "box" => matches!(op, Op::Subtree | Op::Prepend | Op::Delete),
+        _ => false,
+    });
+}
+
+both! {
+    #[ignore = "soak: minutes for 50,000 pairs of operations at each two of six depths"]
     all_conflicts_wait
 }
 
 fn all_conflicts_wait(inner_nodes: InnerNodes) {
-    check_pairs(inner_nodes, |_, _| true);
+    check_depths(inner_nodes, |_, _| true);
 }
 
-/// Every pair of operations of two transactions: if they give another result in another order, the
-/// second waits; if it does not wait, it sees what it would see alone.
-fn check_pairs(inner_nodes: InnerNodes, is_wanted: impl Fn(&str, Op) -> bool) {
-    let store = store_with(&impatient(), inner_nodes);
-    let nodes = nodes(&store);
-    let mut steps: Vec<(String, Step<'_>)> = Vec::new();
-    for (name, (label, is_element)) in &nodes {
+/// Two operations of two transactions.
+struct Pair<'a> {
+    case: String,
+    steps: [Step<'a>; 2],
+    /// They give another result in another order.
+    is_conflict: bool,
+    /// What the second one returns beside an updating first one that it does not meet.
+    alone: String,
+}
+
+/// All pairs of the operations that are wanted.
+fn pairs<'n>(
+    store: &XmlStore,
+    nodes: &'n BTreeMap<String, (Label, bool)>,
+    is_wanted: impl Fn(&str, Op) -> bool,
+) -> Vec<Pair<'n>> {
+    let mut steps: Vec<(String, Step<'n>)> = Vec::new();
+    for (name, (label, is_element)) in nodes {
         let suits = OPS.into_iter().filter(|op| op.suits(*is_element));
         let wanted = suits.filter(|op| is_wanted(name, *op));
         steps.extend(wanted.map(|op| (format!("{op:?} {name}"), (op, label))));
     }
-    let (mut conflicts, mut needless, mut free) = (0, 0, 0);
+    let mut pairs = Vec::new();
     for (one, first) in &steps {
         for (other, second) in &steps {
-            let case = format!("{one}, then {other}");
-            let is_conflict = !(first.0.reads() && second.0.reads()) && {
-                let ([a, b], left) = in_order(&store, [*first, *second]);
-                let ([c, d], right) = in_order(&store, [*second, *first]);
-                (a, b, left) != (d, c, right)
+            let steps = [*first, *second];
+            let mut pair = Pair {
+                case: format!("{one}, then {other}"),
+                steps,
+                is_conflict: false,
+                alone: String::new(),
             };
-            let seen = beside(&store, LockGranularity::Nodes, [*first, *second]);
-            assert!(!is_conflict || seen.is_none(), "{case} did not wait");
-            match (is_conflict, &seen) {
-                (true, _) => conflicts += 1,
-                (false, None) => needless += 1,
-                (false, Some(seen)) => {
-                    free += 1;
-                    if !first.0.reads() {
-                        let alone = in_order(&store, [*second, *second]).0[0].clone();
-                        assert_eq!(*seen, alone, "{case}");
-                    }
-                }
+            if !steps.iter().all(|(op, _)| op.reads()) {
+                let ([a, b], left) = in_order(store, steps);
+                let ([c, d], right) = in_order(store, [*second, *first]);
+                pair.is_conflict = (&a, &b, left) != (&d, &c, right);
+                pair.alone = c;
             }
-            if first.0.reads() && second.0.reads() {
-                assert!(seen.is_some(), "{case}: readers wait for each other");
+            pairs.push(pair);
+        }
+    }
+    pairs
+}
+
+/// Every pair of operations of two transactions: if they give another result in another order, the
+/// second waits; if it does not wait, it sees what it would see alone. Returns how many pairs wait
+/// that need not.
+fn check_pairs(
+    store: &XmlStore,
+    pairs: &[Pair<'_>],
+    [first, second]: [LockGranularity; 2],
+) -> usize {
+    let (mut conflicts, mut needless, mut free) = (0, 0, 0);
+    for Pair { case, steps, is_conflict, alone } in pairs {
+        let case = format!("{first:?}, {second:?}: {case}");
+        let seen = beside(store, [first, second], *steps);
+        assert!(!is_conflict || seen.is_none(), "{case} did not wait");
+        let [one, other] = steps.map(|(op, _)| op.reads());
+        if one && other {
+            assert!(seen.is_some(), "{case}: readers wait for each other");
+        }
+        match (is_conflict, &seen) {
+            (true, _) => conflicts += 1,
+            (false, None) => needless += 1,
+            (false, Some(seen)) => {
+                free += 1;
+                assert!(one || seen == alone, "{case}: {seen}, and alone {alone}");
             }
         }
     }
-    println!("{conflicts} conflicts, {needless} wait without need, {free} go on");
-    assert!(conflicts > 100 && free > 100);
+    println!(
+        "{first:?}, {second:?}: {conflicts} conflicts, {needless} wait without need, {free} go on"
+    );
+    assert!(conflicts > 20 && free > 20);
+    needless
+}
+
+/// The depths from the root element to the leaves, and no bound.
+const GRANULARITIES: [LockGranularity; 6] = [
+    LockGranularity::NodesToLevel(0),
+    LockGranularity::NodesToLevel(1),
+    LockGranularity::NodesToLevel(2),
+    LockGranularity::NodesToLevel(3),
+    LockGranularity::NodesToLevel(4),
+    LockGranularity::Nodes,
+];
+
+/// Pairs at each lock depth and at each two different ones.
+fn check_depths(inner_nodes: InnerNodes, is_wanted: impl Fn(&str, Op) -> bool) {
+    let store = store_with(&impatient(), inner_nodes);
+    let nodes = nodes(&store);
+    let pairs = pairs(&store, &nodes, is_wanted);
+    let mut needless = Vec::new();
+    for first in GRANULARITIES {
+        for second in GRANULARITIES {
+            let waits = check_pairs(&store, &pairs, [first, second]);
+            if first == second {
+                needless.push(waits);
+            }
+        }
+    }
+    assert!(needless.is_sorted_by(|coarse, fine| coarse >= fine), "{needless:?}");
+    assert!(needless.first() > needless.last(), "{needless:?}");
 }
 
 #[test]
@@ -305,7 +393,7 @@ fn the_named_schedules_wait_or_go_on() {
         ("joined texts", (Op::Delete, "box"), (Op::SetValue, "item/text2"), waits),
     ] {
         let steps = [(first.0, at(first.1)), (second.0, at(second.1))];
-        let seen = beside(&store, LockGranularity::Nodes, steps);
+        let seen = beside(&store, [LockGranularity::Nodes; 2], steps);
         assert_eq!(seen.is_none(), expected, "{name}");
     }
 }
@@ -337,7 +425,8 @@ fn documents_and_nodes_are_locked_beside_each_other() {
         ((Op::SetValue, "b1/text"), (Op::Kind, "item"), true),
     ] {
         let steps = [(first.0, at(first.1)), (second.0, at(second.1))];
-        assert_eq!(beside(&store, whole, steps).is_none(), waits, "{first:?} {second:?}");
+        let seen = beside(&store, [whole, LockGranularity::Nodes], steps);
+        assert_eq!(seen.is_none(), waits, "{first:?} {second:?}");
     }
     let nodes_first = begin(&store, LockGranularity::Nodes);
     run(&nodes_first.document("d").unwrap(), Op::SetValue, at("b1/text")).unwrap();
@@ -388,6 +477,10 @@ fn readers_of_an_index_meet_writers_of_what_they_found_and_of_what_they_did_not(
     assert!(set.is_err_and(|error| error.is_retryable()));
 }
 
+/// From 8 requests below the root element, 2 on level 2.
+const EARLY: LockEscalation =
+    LockEscalation { requests: 8, gain_percent: NonZeroU32::new(100).unwrap() };
+
 /// One committed transaction: its operations and what they returned.
 type Committed = Vec<(Op, Label, String)>;
 
@@ -408,8 +501,13 @@ fn update(
         let op = OPS[below(random, OPS.len())];
         steps.push((op, nodes[below(random, nodes.len())].clone()));
     }
-    let is_whole = below(random, 8) == 0;
-    let granularity = if is_whole { LockGranularity::Document } else { LockGranularity::Nodes };
+    let granularity = match below(random, 8) {
+        0 => LockGranularity::Document,
+        1 => LockGranularity::NodesToLevel(1),
+        2 | 3 => LockGranularity::NodesToLevel(2),
+        4 => LockGranularity::NodesToLevel(3),
+        _ => LockGranularity::Nodes,
+    };
     for retries in 0..500 {
         let transaction = begin(store, granularity);
         let done = (|| {
@@ -438,14 +536,18 @@ fn update(
 }
 
 both! {
-    /// Concurrent updaters leave what one after the other leave, in the order of their commits.
+    /// Concurrent updaters of all granularities leave what one after the other leave, in the order
+    /// of their commits. In every second run nodes escalate after a few requests.
     histories_are_serial
 }
 
 fn histories_are_serial(inner_nodes: InnerNodes) {
+    let mut escalated = 0;
     for seed in 0..4 {
         println!("seed {seed}");
         let store = store_with(&options(), inner_nodes);
+        let is_early = seed % 2 == 1;
+        store.set_lock_escalation(is_early.then_some(EARLY));
         let nodes: Vec<Label> = nodes(&store).into_values().map(|(label, _)| label).collect();
         let history = Mutex::new(Vec::new());
         let retries: usize = thread::scope(|scope| {
@@ -478,7 +580,14 @@ fn histories_are_serial(inner_nodes: InnerNodes) {
         assert_eq!(dumps[0], dumps[1], "seed {seed}");
         let seen = store.engine().lock_statistics();
         assert_eq!((seen.held, seen.timeouts), (0, 0), "seed {seed}");
-        println!("{retries} retries of 100, {} deadlocks", seen.deadlocks);
+        let escalations = store.node_lock_statistics().escalations;
+        println!(
+            "{retries} retries of 100, {} deadlocks, {escalations} escalations",
+            seen.deadlocks
+        );
+        assert!(is_early || escalations == 0, "seed {seed}");
+        escalated += escalations;
         assert!(retries < 1_000, "seed {seed}: {retries} retries of 100 transactions");
     }
+    assert!(escalated > 0);
 }

@@ -30,6 +30,7 @@ mod crash;
 mod crash_load;
 mod damaged;
 mod dom;
+mod escalation;
 mod fragments;
 mod full_disk;
 mod indexes;
@@ -48,7 +49,8 @@ mod sharing;
 mod sizes;
 mod updates;
 
-use std::ops::ControlFlow;
+use std::env;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use tidegate_engine::disk::{Disk, Faults, SimulatedDisk};
@@ -63,6 +65,14 @@ use tidegate_xml::store::{
 };
 use tidegate_xml::tree::memory::{Builder, MemoryTree};
 use tidegate_xml::tree::{Kind, Tree};
+
+/// The seeds of a soak: those that the environment variable `XML_SEEDS` names, such as `100..150`, so
+/// that several processes may share them, or all.
+fn seeds(all: Range<u64>) -> Range<u64> {
+    let Ok(text) = env::var("XML_SEEDS") else { return all };
+    let (start, end) = text.split_once("..").expect("XML_SEEDS is a range");
+    start.parse().unwrap()..end.parse().unwrap()
+}
 
 fn options() -> StoreOptions {
     let locks = LockSettings { buckets: 64, ..StoreOptions::default().locks };

@@ -10,7 +10,7 @@ use tidegate_xml::tree::Tree;
 
 use super::indexes::{self, DEFINITIONS};
 use super::model::{FIRST, Model};
-use super::{compare, dump, in_memory, load, load_as, new_disk, new_store, open, plain};
+use super::{compare, dump, in_memory, load, load_as, new_disk, new_store, open, plain, seeds};
 
 both!(a_changed_document_is_the_model);
 fn a_changed_document_is_the_model(inner: InnerNodes) {
@@ -102,10 +102,11 @@ fn what_is_rolled_back_never_was(inner: InnerNodes) {
 #[test]
 #[ignore = "soak: two million random changes"]
 fn two_million_changes_are_those_of_the_model() {
-    for seed in 100..200 {
+    let seeds = seeds(100..200);
+    for seed in seeds.clone() {
         let inner = if seed % 4 < 2 { InnerNodes::Stored } else { InnerNodes::Virtual };
         change_and_roll_back(inner, seed, 20_000);
-        println!("seeds 100 to {seed}: {} changes", (seed - 99) * 20_000);
+        println!("seeds {} to {seed}: {} changes", seeds.start, (seed + 1 - seeds.start) * 20_000);
     }
 }
 
