@@ -66,8 +66,8 @@ use tidegate_xml::store::{
 use tidegate_xml::tree::memory::{Builder, MemoryTree};
 use tidegate_xml::tree::{Kind, Tree};
 
-/// The seeds of a soak: those that the environment variable `XML_SEEDS` names, such as `100..150`, so
-/// that several processes may share them, or all.
+/// The seeds of a soak: those that the environment variable `XML_SEEDS` names, such as `100..150`,
+/// so that several processes may share them, or all.
 fn seeds(all: Range<u64>) -> Range<u64> {
     let Ok(text) = env::var("XML_SEEDS") else { return all };
     let (start, end) = text.split_once("..").expect("XML_SEEDS is a range");
