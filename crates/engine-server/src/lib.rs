@@ -62,11 +62,8 @@ mod pool;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
 use tidegate_control::{Controller, IntervalRule, Mpl, SplitMix64};
 use tidegate_engine::{Store, StoreError, Transaction, TxnError, TxnOptions};
@@ -74,6 +71,9 @@ use tidegate_gate::Snapshot;
 use tidegate_gate::{
     Admission, Class, DatabaseState, Discounted, Gate, Governor, Limits, QueueFull, Request,
 };
+use tidegate_runtime::clock;
+use tidegate_runtime::sync::{Condvar, LongMutex, channel};
+use tidegate_runtime::thread::{self, JoinHandle};
 
 pub use tidegate_gate::Adjustment;
 
@@ -154,7 +154,8 @@ struct Shared {
     gate: Gate,
     pool: Pool,
     maturity: Maturity,
-    stop: Mutex<bool>,
+    /// Held by the governor while it works.
+    stop: LongMutex<bool>,
     stopped: Condvar,
 }
 
@@ -187,7 +188,7 @@ impl Server {
     ) -> Result<Server, StoreError> {
         let ServerOptions { mpl_max, waiting_max, .. } = options;
         let limits = Limits { mpl: controller.start(), mpl_max, waiting_max };
-        let gate = Gate::new(limits, Instant::now());
+        let gate = Gate::new(limits, clock::now());
         let draws = SplitMix64::new(options.seed);
         let governor = Governor::new(gate.clone(), controller, options.interval, draws);
         let procedures = procedures.into_iter().map(|(name, code)| (name, Arc::new(code)));
@@ -198,13 +199,12 @@ impl Server {
             gate,
             pool: Pool::new(),
             maturity: Maturity::default(),
-            stop: Mutex::new(false),
+            stop: LongMutex::new(false),
             stopped: Condvar::new(),
         });
         let governed = Arc::clone(&shared);
-        let governor = std::thread::Builder::new()
-            .name("tidegate-governor".into())
-            .spawn(move || govern(&governed, governor, observer))
+        let govern = move || govern(&governed, governor, observer);
+        let governor = thread::spawn("tidegate-governor", govern)
             .map_err(|source| StoreError::Io { action: "start the governor", source })?;
         Ok(Server { shared, governor: Some(governor) })
     }
@@ -214,7 +214,7 @@ impl Server {
     /// # Errors
     /// See [`CallError`].
     pub fn call(&self, procedure: &str, arguments: &[u8], class: Class) -> Answer {
-        let (answer, answered) = mpsc::sync_channel(1);
+        let (answer, answered) = channel();
         self.submit(procedure, arguments, class, move |result| {
             // The receiver lives until `recv` below has returned.
             let _ = answer.send(result);
@@ -243,7 +243,7 @@ impl Server {
     fn request(&self, job: Job, class: Class) {
         let shared = &self.shared;
         let token = shared.pool.add(job);
-        let now = Instant::now();
+        let now = clock::now();
         let weak = Arc::downgrade(shared);
         let waker: tidegate_gate::Waker = Arc::new(move |token| {
             if let Some(shared) = weak.upgrade() {
@@ -290,8 +290,8 @@ fn govern(shared: &Shared, mut governor: Governor, mut observer: Observer) {
     let mut stop = shared.stop.lock();
     let mut warned = None;
     while !*stop {
-        shared.stopped.wait_for(&mut stop, TICK);
-        let now = Instant::now();
+        shared.stopped.wait_until(&mut stop, clock::now() + TICK);
+        let now = clock::now();
         shared.gate.expire(now);
         warn(&shared.gate.discount(now), &mut warned, now);
         let state = |_| {

@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use tidegate_control::LockObservation;
 use tidegate_engine::lock::{LockStatistics, LockerWatch};
+use tidegate_runtime::sync::Mutex;
 
 /// The weight of the newest transaction in the mean.
 const SHARE: f64 = 0.01;

@@ -3,11 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use tidegate_gate::{Claim, Outcome, Permit, Ticket};
+use tidegate_runtime::clock;
+use tidegate_runtime::sync::{Condvar, Mutex};
+use tidegate_runtime::thread::{self, JoinHandle};
 
 use crate::{Answer, CallError, Procedure, Shared};
 
@@ -226,7 +227,8 @@ impl Pool {
                     return Some(job);
                 }
             }
-            let is_over = self.job_ready.wait_for(&mut state, IDLE_MAX).timed_out();
+            let until = clock::now() + IDLE_MAX;
+            let is_over = !self.job_ready.wait_until(&mut state, until);
             if is_over && state.ready.is_empty() {
                 return None;
             }
@@ -251,7 +253,7 @@ fn spawn(shared: &Arc<Shared>, state: &mut State) {
     }
     let worker = Arc::clone(shared);
     let name = format!("tidegate-worker-{}", state.threads.len());
-    let thread = std::thread::Builder::new().name(name).spawn(move || {
+    let thread = thread::spawn(&name, move || {
         while let Some(job) = worker.pool.next() {
             work(&worker, job);
         }
@@ -276,7 +278,7 @@ fn work(shared: &Shared, job: Job) {
     if let Progress::Admitted(permit) = progress {
         let is_good = result.is_ok();
         let outcome = if is_good { Outcome::Completed } else { Outcome::Failed };
-        permit.finish(outcome, Instant::now());
+        permit.finish(outcome, clock::now());
     }
     reply.send(result);
 }

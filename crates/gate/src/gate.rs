@@ -53,11 +53,13 @@
 //! it was lent is left out. So time in the database times throughput is the mean number of permits
 //! that count (Little's law), and a controller can compute with both.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use slab::Slab;
 use tidegate_control::{Mpl, Observation, OverdueRule};
+use tidegate_runtime::clock;
+use tidegate_runtime::sync::{Mutex, MutexGuard};
 
 use crate::connections::ConnectionBound;
 use crate::outage::Outage;
@@ -285,8 +287,8 @@ impl Gate {
     }
 
     fn lock(&self) -> MutexGuard<'_, GateState> {
-        // No code that can panic leaves the state half changed, so a poisoned lock is still good.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        // No code that can panic leaves the state half changed.
+        self.state.lock()
     }
 
     /// Asks for a permit.
@@ -626,7 +628,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if self.open {
-            self.give_back(Outcome::Failed, Instant::now());
+            self.give_back(Outcome::Failed, clock::now());
         }
     }
 }
