@@ -58,6 +58,7 @@ mod vocabulary;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::io;
 use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -127,6 +128,9 @@ pub enum XmlStoreError {
     /// The caller stopped the load. Nothing of the document is stored.
     #[error("the load was cancelled; nothing of the document is stored")]
     Cancelled,
+    /// The system starts no thread. Nothing of the document is stored.
+    #[error("a thread cannot be started: {0}; load with `LoadOptions::threads` of 1")]
+    Thread(#[source] io::Error),
     /// There is no document of that name.
     #[error("there is no document {0:?}; load it first")]
     NoSuchDocument(String),

@@ -1,5 +1,6 @@
 //! Bulk load, and locks that many locks become.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,6 +86,27 @@ fn entries_in_any_order_are_loaded_in_order_and_once() {
         assert_eq!(scan(&store, &tree), rows(count).collect::<Vec<_>>(), "{count}");
         store.check().unwrap();
         assert!(!has_temporary_files(&disk));
+    }
+}
+
+/// Keys that begin alike, are short, or continue others with zeros, in runs and in memory.
+#[test]
+fn keys_that_are_hard_to_tell_apart_are_loaded_in_order() {
+    for (seed, count) in [(1, 400), (2, 9_000)] {
+        let (_, store, tree) = new_store(seed, &options());
+        let mut random = Random::new(seed);
+        let mut sorter = store.sorter(0);
+        let mut expected = BTreeMap::new();
+        for _ in 0..count {
+            let length = 1 + random.index(14);
+            let key: Vec<u8> = (0..length).map(|_| [0, 0, 0, 1, 255][random.index(5)]).collect();
+            sorter.push(&key, &key[..length / 2]).unwrap();
+            expected.insert(key.clone(), key[..length / 2].to_vec());
+        }
+        store.bulk_load_sorted_by(&tree, 90, sorter).unwrap();
+        let mut transaction = store.begin(TxnOptions::default());
+        let loaded: Result<Vec<_>, _> = transaction.entries(&tree).unwrap().collect();
+        assert!(loaded.unwrap().into_iter().eq(expected), "seed {seed}");
     }
 }
 

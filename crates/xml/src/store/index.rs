@@ -59,7 +59,7 @@ const INDEX: &str = "xml index ";
 pub const INDEX_NAME_MAX: usize = 255;
 
 /// An entry of an index: key and value.
-type Entry = (Vec<u8>, Vec<u8>);
+pub(super) type Entry = (Vec<u8>, Vec<u8>);
 
 /// An index of an open document.
 pub(super) struct Index {
@@ -189,41 +189,54 @@ impl Index {
         label: &Label,
         record: &Record,
     ) -> Option<Entry> {
-        let class = NodeClass::of(record)?;
+        let mut entry = Entry::default();
+        self.write_entry((vocabulary, paths), (label, record), &mut entry).then_some(entry)
+    }
+
+    /// Writes the entry that the index has to have of a node in the place of what is in `entry`.
+    /// Returns whether it has one; if not, `entry` may have a part of it.
+    pub(super) fn write_entry(
+        &self,
+        (vocabulary, paths): (&Vocabulary, &Paths),
+        (label, record): (&Label, &Record),
+        (key, value): &mut Entry,
+    ) -> bool {
+        key.clear();
+        value.clear();
+        let Some(class) = NodeClass::of(record) else { return false };
         let class_bytes = class.to_bytes();
-        let (mut key, mut value) = (Vec::new(), Vec::new());
         let has_content = record.kind != RecordKind::Element;
         match &self.definition {
             IndexDefinition::Name => {
-                let name = record.name.filter(|_| !has_content)?;
+                let Some(name) = record.name.filter(|_| !has_content) else { return false };
                 key.extend(name.0.to_be_bytes());
                 value.extend(class_bytes);
             }
             IndexDefinition::Path { .. } => {
                 if !self.covers(vocabulary, paths, class) {
-                    return None;
+                    return false;
                 }
                 key.extend(class_bytes);
             }
             IndexDefinition::Content { value: how } => {
                 let content = &record.content;
-                if !has_content || !key::push_content(&mut key, *how, content, self.text_max) {
-                    return None;
+                if !has_content || !key::push_content(key, *how, content, self.text_max) {
+                    return false;
                 }
                 value.extend(class_bytes);
             }
             IndexDefinition::Cas { value: how, .. } => {
                 if !has_content || !self.covers(vocabulary, paths, class) {
-                    return None;
+                    return false;
                 }
                 key.extend(class_bytes);
-                if !key::push_content(&mut key, *how, &record.content, self.text_max) {
-                    return None;
+                if !key::push_content(key, *how, &record.content, self.text_max) {
+                    return false;
                 }
             }
         }
         key.extend_from_slice(label.as_bytes());
-        Some((key, value))
+        true
     }
 
     /// Returns where the label begins in a key.

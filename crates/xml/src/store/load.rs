@@ -9,16 +9,20 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
+//! | `classes.rs` | numbers of names and path classes at hand |
 //! | `options.rs` | what a load is told, and what it tells |
 //! | `run.rs` | the load |
 //!
 //! Here is what makes records of events; fragments use it as well.
 
+mod classes;
 mod options;
 mod run;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use self::classes::KnownClasses;
 use super::paths::{PathClass, Pcr};
 use super::record::{Record, RecordKind};
 use super::{CONTENT_MAX, Stored, XmlStore, XmlStoreError};
@@ -57,6 +61,8 @@ pub(super) struct Builder<'a> {
     prolog: Option<Vec<Record>>,
     /// An element that has begun, until something is below it or it ends.
     begun: Option<(Label, Record)>,
+    /// `None` for a fragment, which is too short for a table to pay.
+    known: Option<KnownClasses>,
     ready: VecDeque<Made>,
     nodes: u64,
 }
@@ -72,6 +78,7 @@ impl<'a> Builder<'a> {
             text: String::new(),
             prolog: Some(Vec::new()),
             begun: None,
+            known: Some(KnownClasses::default()),
             ready: VecDeque::new(),
             nodes: 0,
         }
@@ -86,7 +93,7 @@ impl<'a> Builder<'a> {
     ) -> Builder<'a> {
         let parent = Open { label: parent.clone(), pcr, last: left.cloned() };
         let (open, right) = (vec![parent], right.cloned());
-        Builder { open, right, prolog: None, ..Builder::new(store, stored) }
+        Builder { open, right, prolog: None, known: None, ..Builder::new(store, stored) }
     }
 
     /// Returns the nodes that the events so far have made, and forgets them.
@@ -163,13 +170,13 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn start(&mut self, name: &QName, attributes: &[Attribute]) -> Result<(), XmlStoreError> {
+    fn start(&mut self, name: &Arc<QName>, attributes: &[Attribute]) -> Result<(), XmlStoreError> {
         let label = match self.prolog.take() {
             Some(prolog) => self.root(prolog)?,
             None => self.child()?,
         };
         let above = self.innermost()?.pcr;
-        let record = self.store.named(self.stored, RecordKind::Element, above, name)?;
+        let record = self.named(RecordKind::Element, above, name)?;
         let pcr = record.pcr;
         self.settle(true);
         self.nodes += 1;
@@ -181,7 +188,7 @@ impl<'a> Builder<'a> {
             let mut last = None;
             for attribute in attributes.iter().filter(|a| a.declares_namespace() == declares) {
                 let kind = if declares { RecordKind::Namespace } else { RecordKind::Attribute };
-                let mut record = self.store.named(self.stored, kind, pcr, &attribute.name)?;
+                let mut record = self.named(kind, pcr, &attribute.name)?;
                 record.is_id = !declares && identifies(attribute);
                 record.content.clone_from(&attribute.value);
                 let label = following(&siblings, &mut last, None)?;
@@ -190,6 +197,20 @@ impl<'a> Builder<'a> {
         }
         self.open.push(Open { label, pcr, last: None });
         Ok(())
+    }
+
+    /// Makes a record as [`XmlStore::named`] does.
+    fn named(
+        &mut self,
+        kind: RecordKind,
+        above: Pcr,
+        name: &Arc<QName>,
+    ) -> Result<Record, XmlStoreError> {
+        let make = || self.store.named(self.stored, kind, above, name);
+        match &mut self.known {
+            Some(known) => known.record(kind, above, name, make),
+            None => make(),
+        }
     }
 
     /// Stores what precedes the root element, and returns the root's label.

@@ -35,7 +35,9 @@ impl Case {
         let inner_nodes =
             if random.next_chance(0.5) { InnerNodes::Stored } else { InnerNodes::Virtual };
         let document = DocumentOptions { inner_nodes, ..DocumentOptions::default() };
-        let mut options = LoadOptions { document, sort_bytes: 0, ..LoadOptions::default() };
+        let threads = 1 + random.next_below(3) as usize;
+        let mut options =
+            LoadOptions { document, sort_bytes: 0, threads, ..LoadOptions::default() };
         for definition in DEFINITIONS {
             if random.next_chance(0.4) {
                 options = options.index(definition, definition.parse().unwrap());

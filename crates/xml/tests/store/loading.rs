@@ -21,7 +21,7 @@ use super::{
     canonical, compare, dump, in_memory, load, load_as, new_disk, new_store, open, parse_documents,
 };
 
-fn xmark(factor: f64) -> String {
+pub(super) fn xmark(factor: f64) -> String {
     let options = XmarkOptions { factor, seed: 4, persons: PersonCount::Original };
     let text = XmarkGenerator::new(options).unwrap().write(Vec::new()).unwrap();
     String::from_utf8(text).unwrap()
@@ -183,12 +183,18 @@ fn indexes_of_a_load_are_those_of_a_build() {
 
 #[test]
 fn a_load_tells_of_its_phases_and_can_be_stopped_at_each_report() {
+    for threads in [1, 2, 3] {
+        stop_at_each_report(threads);
+    }
+}
+
+fn stop_at_each_report(threads: usize) {
     let store = new_store(9);
     let text = format!("<r>{}</r>", "<a b='c'/>".repeat(10_000))
         + &format!("<!--{}-->", "x".repeat(3 << 20));
     let options = || {
         let input_bytes = Some(text.len() as u64);
-        LoadOptions { input_bytes, ..LoadOptions::default() }
+        LoadOptions { input_bytes, threads, ..LoadOptions::default() }
             .index("n", "name".parse().unwrap())
             .index("c", "cas text".parse().unwrap())
     };

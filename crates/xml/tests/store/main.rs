@@ -34,6 +34,7 @@ mod escalation;
 mod fragments;
 mod full_disk;
 mod indexes;
+mod load_threads;
 mod loading;
 mod locks;
 mod many;

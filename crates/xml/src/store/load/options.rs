@@ -1,5 +1,7 @@
 //! What a load is told, and what it tells while it runs.
 
+use std::num::NonZero;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use crate::store::{DocumentOptions, IndexDefinition};
@@ -17,6 +19,9 @@ pub struct LoadOptions {
     /// Memory in which the entries of all indexes together are sorted, in bytes. What does not fit
     /// goes to temporary files in the directory of the store. Each index has at least 256 KiB.
     pub sort_bytes: usize,
+    /// Threads that work at a time, at most. With 1 it is the caller's alone. By default as many as
+    /// the system has processors.
+    pub threads: usize,
 }
 
 impl Default for LoadOptions {
@@ -25,7 +30,8 @@ impl Default for LoadOptions {
             document: DocumentOptions::default(),
             indexes: Vec::new(),
             input_bytes: None,
-            sort_bytes: 24 << 20,
+            sort_bytes: 16 << 20,
+            threads: available_parallelism().map_or(1, NonZero::get),
         }
     }
 }

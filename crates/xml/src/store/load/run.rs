@@ -9,10 +9,26 @@
 //!
 //! The caller is told of the progress by nodes, bytes and time in step 1 and by entries in step 2,
 //! and can end the load each time.
+//!
+//! # Threads
+//! In step 1 [`Batches`] reads the text and labels the nodes, and [`Nodes`] makes entries of
+//! indexes and records. With one thread the second calls the first. With more, the caller's thread
+//! reads and a second one fills the tree; a channel between them holds few batches, so memory is
+//! bounded. In step 2 as many trees are filled side by side as there are threads, and the caller's
+//! thread reports. What is stored does not depend on the number of threads.
+//!
+//! An error of the reader, or its end by the caller, is sent in the place of a batch, and ends the
+//! bulk load. After an error of a thread that fills a tree its channel is closed, and the next
+//! batch cannot be sent. When a thread panics, so does the caller's, after the others have ended.
+//! No thread is left behind: all are in a scope.
 
 use std::io::BufRead;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use tidegate_engine::{Sorter, Transaction, TxnError};
@@ -20,17 +36,32 @@ use tidegate_engine::{Sorter, Transaction, TxnError};
 use super::{Builder, LoadOptions, LoadPhase, Made, Progress};
 use crate::label::Label;
 use crate::parse::XmlReader;
-use crate::store::index::{Index, NewIndex};
+use crate::store::index::{Entry as IndexEntry, Index, NewIndex};
 use crate::store::{DOCUMENT_NAME_MAX, Entry, Stored, XmlStore, XmlStoreError};
 
 /// Nodes, or entries of indexes, between two reports at most.
 const NODES_PER_REPORT: u64 = 4_096;
+
+/// Entries of an index between two messages of the thread that stores them, at most.
+const ENTRIES_PER_MESSAGE: u64 = NODES_PER_REPORT / 4;
 
 /// Bytes between two reports at most, but for a single tag.
 const BYTES_PER_REPORT: u64 = 1 << 20;
 
 /// Time between two reports at most, while there is input.
 const TIME_PER_REPORT: Duration = Duration::from_millis(100);
+
+/// Nodes that are handed on together at most.
+const BATCH: usize = 512;
+
+/// The node that makes the contents of a batch so long, in bytes, is its last.
+const BATCH_BYTES: usize = 128 << 10;
+
+/// Batches that wait to be stored at most.
+const BATCHES_WAITING: usize = 2;
+
+/// Numbers of entries that wait to be reported at most.
+const REPORTS_WAITING: usize = 2;
 
 /// Events between two looks at the clock.
 const EVENTS_PER_LOOK: u32 = 64;
@@ -104,30 +135,112 @@ impl XmlStore {
         input: impl BufRead,
         progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<(Progress, Vec<NewIndex>), XmlStoreError> {
-        let fill_percent = options.document.fill_percent;
         let indexes = self.make_indexes(stored, &options.indexes)?;
         let sort_bytes = options.sort_bytes / indexes.len().max(1);
         let sorted = |new: &NewIndex| Sorted {
             index: Arc::clone(&new.index),
             sorter: self.engine.sorter(sort_bytes),
         };
-        let mut loader = Loader {
+        let mut sorted: Vec<Sorted> = indexes.iter().map(sorted).collect();
+        let mut reporter = Reporter::new(options.input_bytes, progress);
+        self.fill_document(stored, options, (&mut sorted, &mut reporter), input)?;
+        self.fill_indexes(options, sorted, &mut reporter)?;
+        Ok((reporter.come_to(), indexes))
+    }
+
+    /// Reads the text, fills the document's tree, and collects the entries of the indexes.
+    fn fill_document<P: FnMut(Progress) -> ControlFlow<()>>(
+        &self,
+        stored: &Stored,
+        options: &LoadOptions,
+        (sorted, reporter): (&mut [Sorted], &mut Reporter<P>),
+        input: impl BufRead,
+    ) -> Result<(), XmlStoreError> {
+        let entries = AtomicU64::new(0);
+        let batches = Batches {
             reader: XmlReader::new(input),
             builder: Builder::new(self, stored),
-            sorted: indexes.iter().map(sorted).collect(),
-            reporter: Reporter::new(options.input_bytes, progress),
+            entries: &entries,
+            reporter: &mut *reporter,
+            is_at_end: false,
         };
-        self.engine.try_bulk_load(&stored.tree, fill_percent, &mut loader)?;
-        let Loader { sorted, mut reporter, .. } = loader;
-        reporter.begin_phase(LoadPhase::Indexing);
-        for Sorted { index, sorter } in sorted {
-            let entries = sorter.finish()?.map(|entry| {
-                reporter.entry()?;
-                Ok::<_, XmlStoreError>(entry?)
-            });
-            self.engine.try_bulk_load(index.tree(), fill_percent, entries)?;
+        let fill_percent = options.document.fill_percent;
+        if options.threads <= 1 {
+            let nodes = Nodes::new((self, stored), sorted, &entries, batches);
+            self.engine.try_bulk_load(&stored.tree, fill_percent, nodes)?;
+        } else {
+            let (sender, received) = sync_channel(BATCHES_WAITING);
+            let nodes = Nodes::new((self, stored), sorted, &entries, received.into_iter());
+            let fill = || self.engine.try_bulk_load(&stored.tree, fill_percent, nodes);
+            thread::scope(|scope| {
+                let filling = spawn(scope, "xml-load-document", fill)?;
+                // The end of the other thread closes the channel.
+                let _ = batches.map(|batch| sender.send(batch)).find(Result::is_err);
+                drop(sender);
+                filling.join().unwrap_or_else(|panic| resume_unwind(panic))
+            })?;
         }
-        Ok((reporter.come_to(), indexes))
+        reporter.come_to.entries_total = entries.into_inner();
+        Ok(())
+    }
+
+    /// Fills the trees of indexes.
+    fn fill_indexes<P: FnMut(Progress) -> ControlFlow<()>>(
+        &self,
+        options: &LoadOptions,
+        sorted: Vec<Sorted>,
+        reporter: &mut Reporter<P>,
+    ) -> Result<(), XmlStoreError> {
+        reporter.begin_phase(LoadPhase::Indexing);
+        let fill_percent = options.document.fill_percent;
+        let threads = options.threads.min(sorted.len());
+        let mut sorted = sorted.into_iter();
+        if threads <= 1 {
+            return sorted.try_for_each(|one| {
+                self.fill_index(fill_percent, one, |more| reporter.entries(more))
+            });
+        }
+        let waiting = Mutex::new(sorted);
+        let fill = |sender: &SyncSender<Result<u64, XmlStoreError>>| {
+            let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+            while let Some(one) = next() {
+                // The channel is closed when another thread has failed or the load is cancelled.
+                let tell = |more| sender.send(Ok(more)).map_err(|_| XmlStoreError::Cancelled);
+                if let Err(error) = self.fill_index(fill_percent, one, tell) {
+                    let _ = sender.send(Err(error));
+                    break;
+                }
+            }
+        };
+        thread::scope(|scope| {
+            let (sender, received) = sync_channel(REPORTS_WAITING);
+            for _ in 0..threads {
+                let (fill, sender) = (&fill, sender.clone());
+                spawn(scope, "xml-load-index", move || fill(&sender))?;
+            }
+            drop(sender);
+            received.into_iter().try_for_each(|more| reporter.entries(more?))
+        })
+    }
+
+    /// Fills the tree of an index. Tells how many entries it took since it last did, at least every
+    /// [`ENTRIES_PER_MESSAGE`].
+    fn fill_index(
+        &self,
+        fill_percent: u8,
+        Sorted { index, sorter }: Sorted,
+        mut tell: impl FnMut(u64) -> Result<(), XmlStoreError>,
+    ) -> Result<(), XmlStoreError> {
+        let mut more = 0;
+        let entries = sorter.finish()?.map(|entry| {
+            more += 1;
+            if more == ENTRIES_PER_MESSAGE {
+                tell(std::mem::take(&mut more))?;
+            }
+            Ok::<_, XmlStoreError>(entry?)
+        });
+        self.engine.try_bulk_load(index.tree(), fill_percent, entries)?;
+        tell(more)
     }
 
     /// Puts a loaded document and its indexes into the catalog.
@@ -151,40 +264,110 @@ struct Sorted {
     sorter: Sorter,
 }
 
-/// The records of a document as an iterator, as the bulk load takes them.
-struct Loader<'a, R: BufRead, P> {
-    reader: XmlReader<R>,
-    builder: Builder<'a>,
-    sorted: Vec<Sorted>,
-    reporter: Reporter<P>,
+/// Starts a thread of a load.
+fn spawn<'scope, R: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    run: impl FnOnce() -> R + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, R>, XmlStoreError> {
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.spawn_scoped(scope, run).map_err(XmlStoreError::Thread)
 }
 
-impl<R: BufRead, P: FnMut(Progress) -> ControlFlow<()>> Loader<'_, R, P> {
-    /// Reads until there is a record. Returns `None` at the end of the document.
+/// Reads the text, and returns its nodes in batches. Ends after the first error.
+struct Batches<'a, R: BufRead, P> {
+    reader: XmlReader<R>,
+    builder: Builder<'a>,
+    /// Entries of indexes so far.
+    entries: &'a AtomicU64,
+    reporter: &'a mut Reporter<P>,
+    is_at_end: bool,
+}
+
+impl<R: BufRead, P: FnMut(Progress) -> ControlFlow<()>> Batches<'_, R, P> {
+    fn read(&mut self) -> Result<Vec<Made>, XmlStoreError> {
+        let (mut batch, mut bytes) = (Vec::with_capacity(BATCH), 0);
+        while batch.len() < BATCH && bytes < BATCH_BYTES {
+            let Some(event) = self.reader.next_event()? else {
+                self.is_at_end = true;
+                break;
+            };
+            self.builder.event(event)?;
+            for made in self.builder.made() {
+                bytes += made.record.content.len();
+                batch.push(made);
+            }
+            self.reporter.come_to.entries_total = self.entries.load(Ordering::Relaxed);
+            self.reporter.read(self.builder.nodes, self.reader.position().offset)?;
+        }
+        Ok(batch)
+    }
+}
+
+impl<R: BufRead, P: FnMut(Progress) -> ControlFlow<()>> Iterator for Batches<'_, R, P> {
+    type Item = Result<Vec<Made>, XmlStoreError>;
+
+    fn next(&mut self) -> Option<Result<Vec<Made>, XmlStoreError>> {
+        if self.is_at_end {
+            return None;
+        }
+        let batch = self.read();
+        self.is_at_end |= batch.is_err();
+        Some(batch)
+    }
+}
+
+/// The records of a document as the bulk load takes them, from batches of its nodes. Puts the
+/// entries of their indexes into the sorters.
+struct Nodes<'a, B> {
+    store: &'a XmlStore,
+    stored: &'a Stored,
+    sorted: &'a mut [Sorted],
+    /// Entries of indexes so far.
+    entries: &'a AtomicU64,
+    batches: B,
+    batch: std::vec::IntoIter<Made>,
+    /// The entry that was written last.
+    entry: IndexEntry,
+}
+
+impl<'a, B: Iterator<Item = Result<Vec<Made>, XmlStoreError>>> Nodes<'a, B> {
+    fn new(
+        (store, stored): (&'a XmlStore, &'a Stored),
+        sorted: &'a mut [Sorted],
+        entries: &'a AtomicU64,
+        batches: B,
+    ) -> Nodes<'a, B> {
+        let (batch, entry) = (Vec::new().into_iter(), IndexEntry::default());
+        Nodes { store, stored, sorted, entries, batches, batch, entry }
+    }
+
+    /// Returns the next record, and notes the entries of the nodes up to it. Returns `None` at the
+    /// end of the document.
     fn advance(&mut self) -> Result<Option<(Label, Vec<u8>)>, XmlStoreError> {
         loop {
-            if let Some(Made { label, record, is_inner }) = self.builder.ready.pop_front() {
-                let Builder { store, stored, .. } = &self.builder;
-                for Sorted { index, sorter } in &mut self.sorted {
-                    let entry = index.entry(&store.vocabulary, &stored.paths, &label, &record);
-                    if let Some((key, value)) = entry {
-                        sorter.push(&key, &value)?;
-                        self.reporter.come_to.entries_total += 1;
-                    }
-                }
-                if stored.inner_nodes.has_record(is_inner) {
-                    return Ok(Some((label, record.encode())));
-                }
+            let Some(Made { label, record, is_inner }) = self.batch.next() else {
+                let Some(batch) = self.batches.next() else { return Ok(None) };
+                self.batch = batch?.into_iter();
                 continue;
+            };
+            let mut entries = 0;
+            for Sorted { index, sorter } in &mut *self.sorted {
+                let known = (&self.store.vocabulary, &self.stored.paths);
+                if index.write_entry(known, (&label, &record), &mut self.entry) {
+                    sorter.push(&self.entry.0, &self.entry.1)?;
+                    entries += 1;
+                }
             }
-            let Some(event) = self.reader.next_event()? else { return Ok(None) };
-            self.builder.event(event)?;
-            self.reporter.read(self.builder.nodes, self.reader.position().offset)?;
+            self.entries.fetch_add(entries, Ordering::Relaxed);
+            if self.stored.inner_nodes.has_record(is_inner) {
+                return Ok(Some((label, record.encode())));
+            }
         }
     }
 }
 
-impl<R: BufRead, P: FnMut(Progress) -> ControlFlow<()>> Iterator for Loader<'_, R, P> {
+impl<B: Iterator<Item = Result<Vec<Made>, XmlStoreError>>> Iterator for Nodes<'_, B> {
     type Item = Result<(Label, Vec<u8>), XmlStoreError>;
 
     fn next(&mut self) -> Option<Result<(Label, Vec<u8>), XmlStoreError>> {
@@ -243,9 +426,9 @@ impl<P: FnMut(Progress) -> ControlFlow<()>> Reporter<P> {
         if is_due { self.report() } else { Ok(()) }
     }
 
-    /// Notes that an entry of an index goes to its tree.
-    fn entry(&mut self) -> Result<(), XmlStoreError> {
-        self.come_to.entries += 1;
+    /// Notes that so many entries of an index were stored.
+    fn entries(&mut self, more: u64) -> Result<(), XmlStoreError> {
+        self.come_to.entries += more;
         if self.come_to.entries - self.reported.entries < NODES_PER_REPORT {
             return Ok(());
         }
