@@ -232,9 +232,10 @@ impl Label {
     ///
     /// If no label has these bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Label, MalformedLabel> {
-        let mut end = 0;
+        let mut end = division::pass_plain(bytes, 0);
         while end < bytes.len() {
             (_, end) = division::parse(bytes, end)?;
+            end = division::pass_plain(bytes, end);
         }
         Ok(Label::prefix(bytes))
     }

@@ -49,10 +49,12 @@ mod many;
 mod navigate;
 mod output;
 mod paths;
+mod recent;
 mod record;
 mod relabel;
 mod relocate;
 mod statistics;
+mod steps;
 mod update;
 mod vocabulary;
 
@@ -71,8 +73,9 @@ use tidegate_engine::{
 };
 
 use self::index::{INDEXES, Indexes};
-use self::locks::{Access, LockedPath, NodeLocks, lock_opened};
+use self::locks::{Access, LockedPath, LockedSubtrees, NodeLocks, lock_opened};
 use self::paths::Paths;
+use self::recent::Recent;
 use self::record::{push_number, take_number};
 use self::vocabulary::Vocabulary;
 use crate::label::{Label, LabelError, LabelRules, MalformedLabel};
@@ -433,7 +436,7 @@ impl XmlStore {
     ) -> XmlTransaction<'_> {
         let options = options.isolation(Isolation::Serializable);
         let inner = RefCell::new(self.engine.begin(options));
-        XmlTransaction { store: self, granularity, inner }
+        XmlTransaction { store: self, granularity, inner, changes: Cell::new(0) }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -560,6 +563,8 @@ pub struct XmlTransaction<'s> {
     store: &'s XmlStore,
     granularity: LockGranularity,
     inner: RefCell<Transaction>,
+    /// Number of changes of nodes and of ways back to a savepoint.
+    changes: Cell<u64>,
 }
 
 impl XmlTransaction<'_> {
@@ -600,7 +605,9 @@ impl XmlTransaction<'_> {
             access: Cell::new(access),
             operations: Cell::new(0),
             locked_path: RefCell::new(None),
+            locked_subtrees: RefCell::default(),
             relabelled: RefCell::default(),
+            recent: Recent::new(&self.changes),
         })
     }
 
@@ -615,6 +622,7 @@ impl XmlTransaction<'_> {
     /// # Errors
     /// As [`Transaction::roll_back_to`].
     pub fn roll_back_to(&self, savepoint: Savepoint) -> Result<(), XmlStoreError> {
+        self.changes.set(self.changes.get() + 1);
         Ok(self.inner.borrow_mut().roll_back_to(savepoint)?)
     }
 
@@ -641,8 +649,10 @@ pub struct Document<'t> {
     /// Updates under way that are parts of each other.
     operations: Cell<u32>,
     locked_path: RefCell<Option<LockedPath>>,
+    locked_subtrees: RefCell<LockedSubtrees>,
     /// Elements whose children were labelled anew, until the caller has asked for them.
     relabelled: RefCell<Vec<Label>>,
+    recent: Recent<'t>,
 }
 
 impl Document<'_> {

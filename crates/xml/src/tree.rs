@@ -44,7 +44,7 @@ pub struct Binding {
     pub uri: Box<str>,
 }
 
-/// The nodes that an index of a [`Tree`] returns, in document order and each once.
+/// The nodes that an index or a scan of a [`Tree`] returns, in document order and each once.
 pub type Indexed<'a, T> =
     Box<dyn Iterator<Item = Result<<T as Tree>::Node, <T as Tree>::Error>> + 'a>;
 
@@ -101,9 +101,33 @@ pub struct Pattern<'a> {
     /// From below the document node to the node that is asked for. Only the last is an attribute or
     /// a text.
     pub path: Vec<(Below, PathTest<'a>)>,
-    /// What its content has to be, if that matters. The last of the path is an attribute or a text
-    /// then.
+    /// What its content has to be, if that matters: of an attribute or a text its content, of an
+    /// element its string-value.
     pub content: Option<(Relation, Comparand<'a>)>,
+}
+
+/// The axis of a [`Tree::step`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StepAxis {
+    /// The children.
+    Child,
+    /// The nodes below, without attributes.
+    Descendant,
+    /// The attributes.
+    Attribute,
+}
+
+/// What a [`Tree::step`] asks of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StepTest<'a> {
+    /// Nothing.
+    Any,
+    /// That it is an attribute on the axis of attributes, and an element on the others.
+    Principal,
+    /// The same, and that it has this name.
+    Name(&'a QName),
+    /// That it is a text.
+    Text,
 }
 
 /// A tree of nodes in document order.
@@ -285,6 +309,24 @@ pub trait Tree {
         found.retain(|binding| !binding.uri.is_empty());
         found.sort();
         Ok(found)
+    }
+
+    /// Returns the nodes on an axis that pass a test, in document order and each once, if the tree
+    /// finds them faster than from node to node; `None` if it does not, and the caller has to walk.
+    ///
+    /// # Errors
+    /// If the tree cannot be read.
+    fn step<'a>(
+        &'a self,
+        node: &Self::Node,
+        axis: StepAxis,
+        test: StepTest<'_>,
+    ) -> Result<Option<Indexed<'a, Self>>, Self::Error>
+    where
+        Self: Sized,
+    {
+        let _ = (node, axis, test);
+        Ok(None)
     }
 
     /// Returns all elements of this name below `node` in document order, from an index; `None` if

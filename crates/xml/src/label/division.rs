@@ -202,6 +202,38 @@ impl Head {
     }
 }
 
+/// For each first byte the number of bytes of a position, if all codes of that length are positions
+/// but the lowest; else 0.
+static PLAIN: [u8; 256] = plain();
+
+#[expect(clippy::cast_possible_truncation, reason = "a position has at most 9 bytes")]
+const fn plain() -> [u8; 256] {
+    let mut plain = [0; 256];
+    let mut byte = 0;
+    while byte < plain.len() {
+        let class = CLASS_OF[byte];
+        // The first and the last class have codes beyond the bounds.
+        if class != NO_CLASS && class != 0 && (class as usize) < LAYOUT.len() - 1 {
+            plain[byte] = LAYOUT[class as usize].0 as u8;
+        }
+        byte += 1;
+    }
+    plain
+}
+
+/// Returns the end of the places without fractions from `offset` on that [`parse`] accepts as a
+/// matter of course, as it does nearly all.
+pub(super) fn pass_plain(bytes: &[u8], mut offset: usize) -> usize {
+    while let Some(lead) = bytes.get(offset) {
+        let end = offset + usize::from(PLAIN[usize::from(*lead)]);
+        if end == offset || bytes.get(end - 1).is_none_or(|last| last & 1 == 1) {
+            break;
+        }
+        offset = end;
+    }
+    offset
+}
+
 /// Returns the number of bytes of the first division of `bytes`, which is not empty and begins with
 /// a division that [`parse`] accepts.
 pub(super) fn length(bytes: &[u8]) -> usize {

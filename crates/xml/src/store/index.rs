@@ -28,6 +28,7 @@ mod classes;
 mod definition;
 mod key;
 mod query;
+mod string_value;
 mod verify;
 
 use std::collections::HashMap;
@@ -36,7 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 
 use tidegate_engine::{Transaction, TreeHandle, TxnError, TxnOptions};
 
-use self::classes::{NodeClass, Reached};
+use self::classes::{ClassesOnPaths, NodeClass, Reached};
 use super::paths::Paths;
 use super::record::{
     MalformedRecord, Record, RecordKind, push_number, push_text, take_number, take_text,
@@ -80,11 +81,13 @@ pub(super) struct Indexes {
     document: u32,
     next: AtomicU32,
     list: RwLock<Vec<Arc<Index>>>,
+    classes: ClassesOnPaths,
 }
 
 impl Indexes {
     pub(super) fn new(document: u32) -> Indexes {
-        Indexes { document, next: AtomicU32::new(0), list: RwLock::default() }
+        let (list, classes) = (RwLock::default(), ClassesOnPaths::default());
+        Indexes { document, next: AtomicU32::new(0), list, classes }
     }
 
     fn list(&self) -> RwLockReadGuard<'_, Vec<Arc<Index>>> {

@@ -26,7 +26,8 @@
 //! the ancestors above. [`MGL`] is multi-granularity locking of the study's Section 2. R and X
 //! stand for subtrees, so R on a node covers all reads in it. Labels and their hierarchy are in the
 //! lock space `xml nodes` of the engine. Ancestors come from the label alone. The path locked last
-//! is remembered, so that of a sibling costs nothing.
+//! is remembered, so that of a sibling costs nothing, and the subtrees locked last, so that what is
+//! in them is not asked for.
 //!
 //! **Lock depth.** What is below the level of the transaction is locked by its ancestor there, for
 //! a coarser [`Action`], so a protocol needs no table for it. The list of an element is one level
@@ -186,6 +187,19 @@ impl Target<'_> {
         }
     }
 
+    /// Returns the node that it is in, or that it is. The document is in no list.
+    fn within(&self) -> Option<Cow<'_, Label>> {
+        match *self {
+            Target::Node(label)
+            | Target::Edge(Edge::First(label) | Edge::Last(label) | Edge::Named(label, _)) => {
+                Some(Cow::Borrowed(label))
+            }
+            Target::Edge(Edge::Previous(label) | Edge::Next(label)) => {
+                label.parent().map(Cow::Owned)
+            }
+        }
+    }
+
     /// Returns the node that is locked in place of something that is deeper than `depth`: its
     /// ancestor on that level, and how many levels that is above it. `None` for what is not deeper.
     fn at_depth(self, depth: u32) -> Option<(Label, u32)> {
@@ -279,6 +293,12 @@ impl Protocol {
         Ok(Protocol { needs: needs.to_vec(), covering, classes, modes })
     }
 
+    /// Returns the mode on a node that covers one on each node and edge below it.
+    fn covering(&self, mode: Mode) -> Mode {
+        let found = self.covering.iter().find(|(of, _)| *of == mode);
+        found.expect("a protocol says by what each mode is covered").1
+    }
+
     fn needs(&self, action: Action) -> Needs {
         let found = self.needs.iter().find(|(known, _)| *known == action);
         found.expect("a protocol has each action").1
@@ -356,8 +376,7 @@ impl LabelHierarchy for NodeHierarchy {
     }
 
     fn covering(&self, mode: Mode) -> Mode {
-        let found = self.protocol.covering.iter().find(|(of, _)| *of == mode);
-        found.expect("a protocol says by what each mode is covered").1
+        self.protocol.covering(mode)
     }
 
     fn is_shared(&self, name: &[u8]) -> bool {
@@ -434,6 +453,27 @@ impl LockedPath {
             return false;
         };
         modes.covers(at_parent, needs.parent) && modes.covers(self.above, needs.above)
+    }
+}
+
+/// What a transaction has locked with all that is below it, last of all to read and to write. What
+/// is below it needs no lock, so the lock manager is not asked.
+#[derive(Debug, Default)]
+pub(super) struct LockedSubtrees([Option<(Label, Mode)>; 2]);
+
+impl LockedSubtrees {
+    fn cover(&self, protocol: &Protocol, label: &Label, mode: Mode) -> bool {
+        let needed = protocol.covering(mode);
+        self.0.iter().flatten().any(|(locked, held)| {
+            label.as_bytes().starts_with(locked.as_bytes()) && protocol.modes.covers(*held, needed)
+        })
+    }
+
+    fn note(&mut self, protocol: &Protocol, label: &Label, action: Action, mode: Mode) {
+        if protocol.modes.covers(mode, protocol.covering(mode)) {
+            let is_write = matches!(action, Action::WriteNode | Action::WriteSubtree);
+            self.0[usize::from(is_write)] = Some((label.clone(), mode));
+        }
     }
 }
 
@@ -521,16 +561,24 @@ impl Document<'_> {
         if !self.locks_nodes() {
             return Ok(());
         }
-        let document = self.stored.paths.document();
+        let protocol = &self.store.locks.protocol;
         let (action, target) = touch.parts();
         let above = self.granularity.depth().and_then(|depth| target.at_depth(depth));
-        let (action, (name, parent)) = match &above {
-            Some((ancestor, levels)) => {
-                (action.on_ancestor(*levels), Target::Node(ancestor).name(document))
-            }
-            None => (action, target.name(document)),
+        let (action, target) = match &above {
+            Some((ancestor, levels)) => (action.on_ancestor(*levels), Target::Node(ancestor)),
+            None => (action, target),
         };
-        self.lock_with_ancestors(action, &name, parent)
+        let mode = protocol.needs(action).own;
+        let is_covered = |within| self.locked_subtrees.borrow().cover(protocol, within, mode);
+        if target.within().as_deref().is_some_and(is_covered) {
+            return Ok(());
+        }
+        let (name, parent) = target.name(self.stored.paths.document());
+        self.lock_with_ancestors(action, &name, parent)?;
+        if let Target::Node(label) = target {
+            self.locked_subtrees.borrow_mut().note(protocol, label, action, mode);
+        }
+        Ok(())
     }
 
     /// Locks what has a name, behind the ancestors from `parent` up.

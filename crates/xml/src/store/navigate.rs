@@ -5,18 +5,20 @@ use std::io::Write;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use tidegate_engine::{Cursor, Direction, KeyValue};
+use tidegate_engine::{Direction, KeyValue};
 
 use super::leaves::InnerNodesOfScan;
 use super::locks::{Edge, Touch};
-use super::record::{Record, RecordKind};
+use super::recent::KeptCursor;
+use super::record::{Head, Record, RecordKind};
+use super::steps::{Steps, Wanted};
 use super::vocabulary::NameId;
 use super::{Document, XmlStoreError};
 use crate::label::{Label, LabelRange, LabelRole, Level};
 use crate::name::QName;
 use crate::parse::{Attribute, Event, TEXT_PART};
 use crate::serialize::XmlWriter;
-use crate::tree::{Binding, Indexed, Kind, Pattern, Tree};
+use crate::tree::{Binding, Indexed, Kind, Pattern, StepAxis, StepTest, Tree};
 
 /// Returns the length of the longest part of a text that an event may have.
 fn part_length(text: &str) -> usize {
@@ -62,6 +64,29 @@ impl<'t> Document<'t> {
         name.ok_or(XmlStoreError::Unsound("a node's name is not in the vocabulary"))
     }
 
+    /// Returns the record of a node without its content. The document has none.
+    fn head(&self, label: &Label) -> Result<Head, XmlStoreError> {
+        if let Some(head) = self.recent.head(label) {
+            return Ok(head);
+        }
+        let head = self.record(label)?.head();
+        self.remember(label, head);
+        Ok(head)
+    }
+
+    /// Returns the name of an element or attribute, or the target of a processing instruction, as
+    /// [`Tree::name`] does, but without a copy of it.
+    ///
+    /// # Errors
+    /// If there is no such node or the store cannot read.
+    pub fn node_name(&self, node: &Label) -> Result<Option<Arc<QName>>, XmlStoreError> {
+        if *node == Label::document() {
+            return Ok(None);
+        }
+        self.touch(Touch::Node(node))?;
+        self.head(node)?.name.map(|name| self.name_of(name)).transpose()
+    }
+
     fn full_name(&self, record: &Record) -> Result<Arc<QName>, XmlStoreError> {
         self.name_of(record.name.ok_or(XmlStoreError::Unsound("a node has no name"))?)
     }
@@ -69,13 +94,24 @@ impl<'t> Document<'t> {
     /// Returns the lowest or the highest label of a range that has a record.
     pub(super) fn end_of(
         &self,
-        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        range: (Bound<&[u8]>, Bound<&[u8]>),
         direction: Direction,
     ) -> Result<Option<Label>, XmlStoreError> {
-        let mut transaction = self.transaction.borrow_mut();
-        let mut cursor = transaction.cursor(&self.stored.tree, (low, high), direction)?;
-        let found = cursor.next(&mut transaction)?;
-        Ok(found.map(|(key, _)| Label::from_bytes(key)).transpose()?)
+        if direction == Direction::Down {
+            let mut transaction = self.transaction.borrow_mut();
+            let mut cursor = transaction.cursor(&self.stored.tree, range, direction)?;
+            let found = cursor.next(&mut transaction)?;
+            return Ok(found.map(|(key, _)| Label::from_bytes(key)).transpose()?);
+        }
+        let mut cursor = self.cursor(range)?;
+        let found = cursor.next(&mut self.transaction.borrow_mut())?.map(read_head).transpose()?;
+        Ok(found.map(|(label, head)| {
+            // With locks on nodes it is locked when it is known, and read again then.
+            if !self.locks_nodes() {
+                self.remember(&label, head);
+            }
+            label
+        }))
     }
 
     pub(super) fn scan(&self, range: &LabelRange) -> Result<Scan<'_, 't>, XmlStoreError> {
@@ -92,9 +128,8 @@ impl<'t> Document<'t> {
         &self,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
     ) -> Result<Scan<'_, 't>, XmlStoreError> {
-        let mut transaction = self.transaction.borrow_mut();
-        let cursor = transaction.cursor(&self.stored.tree, bounds, Direction::Up)?;
-        Ok(Scan { document: self, cursor, inner: self.inner_nodes_from(bounds.0) })
+        let (cursor, inner) = (self.cursor(bounds)?, self.inner_nodes_from(bounds.0));
+        Ok(Scan { document: self, cursor, inner })
     }
 
     /// Returns the parent of a node by its label alone.
@@ -110,9 +145,7 @@ impl<'t> Document<'t> {
     /// # Errors
     /// If the store cannot read. The same holds for each step of the stream.
     pub fn children(&self, node: &Label) -> Result<Children<'_, 't>, XmlStoreError> {
-        self.touch(Touch::Children(node))?;
-        let scan = self.scan(&node.children_range())?;
-        Ok(Children { scan, last: None })
+        Ok(Children(self.steps(node, StepAxis::Child, StepTest::Any)?))
     }
 
     /// Returns the descendants of a node in document order, without attributes, as a stream.
@@ -120,8 +153,7 @@ impl<'t> Document<'t> {
     /// # Errors
     /// If the store cannot read. The same holds for each step of the stream.
     pub fn descendants(&self, node: &Label) -> Result<Descendants<'_, 't>, XmlStoreError> {
-        self.touch(Touch::Subtree(node))?;
-        Ok(Descendants { scan: self.scan(&node.children_range())? })
+        Ok(Descendants(self.steps(node, StepAxis::Descendant, StepTest::Any)?))
     }
 
     /// Returns the names of an element or attribute and of all elements above it, from the root
@@ -240,6 +272,24 @@ impl<'t> Document<'t> {
         }
     }
 
+    /// Writes a node with all that is below it, as it stands between the tags of an element, and
+    /// returns the output.
+    ///
+    /// # Errors
+    /// There is no such node, it is an attribute, the store cannot read or the output cannot be
+    /// written.
+    pub fn write_subtree<W: Write>(&self, node: &Label, output: W) -> Result<W, XmlStoreError> {
+        let mut writer = XmlWriter::fragment(output);
+        let mut sink = |event: Event<'_>| writer.write(event).map_err(XmlStoreError::from);
+        if *node == Label::document() {
+            self.touch(Touch::Subtree(node))?;
+            self.events_in(&node.children_range(), &mut sink)?;
+        } else {
+            self.subtree_events(node, sink)?;
+        }
+        Ok(writer.finish()?)
+    }
+
     /// Writes the whole document and returns the output.
     ///
     /// # Errors
@@ -270,7 +320,7 @@ impl Begun {
 /// The nodes of a range of labels, one after the other.
 pub(super) struct Scan<'d, 't> {
     document: &'d Document<'t>,
-    cursor: Cursor,
+    cursor: KeptCursor<'d>,
     /// `None` if all nodes have records.
     inner: Option<InnerNodesOfScan>,
 }
@@ -285,17 +335,77 @@ impl Scan<'_, '_> {
         self.at(found)
     }
 
-    /// Goes to the first node that is not in the subtree of `label`.
-    fn step_over(&mut self, label: &Label) -> Result<Option<(Label, Record)>, XmlStoreError> {
-        let range = label.subtree();
-        let Some(end) = range.end() else { return Ok(None) };
-        if let Some(inner) = &mut self.inner {
-            inner.pass_over(label);
+    /// Goes to the next node and returns it without its content.
+    pub(super) fn step_head(&mut self) -> Result<Option<(Label, Head)>, XmlStoreError> {
+        if self.inner.is_some() {
+            return Ok(self.step()?.map(|(label, record)| (label, record.head())));
         }
         let mut transaction = self.document.transaction.borrow_mut();
-        let found = self.cursor.seek(&mut transaction, end)?.map(read_entry).transpose()?;
-        drop(transaction);
-        self.at(found)
+        self.cursor.next(&mut transaction)?.map(read_head).transpose()
+    }
+
+    /// Goes to the next node that is wanted.
+    pub(super) fn step_where(&mut self, wanted: &Wanted) -> Result<Option<Label>, XmlStoreError> {
+        let found = if self.inner.is_some() {
+            loop {
+                match self.step()? {
+                    Some((_, record)) if !wanted.passes(record.head()) => {}
+                    found => break found.map(|(label, record)| (label, record.head())),
+                }
+            }
+        } else {
+            let mut transaction = self.document.transaction.borrow_mut();
+            let may_pass = |record: &[u8]| wanted.may_pass(record);
+            self.cursor.next_where(&mut transaction, may_pass)?.map(read_head).transpose()?
+        };
+        Ok(found.map(|(label, head)| {
+            self.remember(&label, head);
+            label
+        }))
+    }
+
+    /// Goes to the first node that is not in the subtree of `label`, the node that the scan is at.
+    /// So many nodes of the subtree are passed one by one, then the end of it is looked for.
+    pub(super) fn step_over(
+        &mut self,
+        label: &Label,
+        one_by_one: usize,
+    ) -> Result<Option<(Label, Head)>, XmlStoreError> {
+        let range = label.subtree();
+        let Some(end) = range.end() else { return Ok(None) };
+        let mut transaction = self.document.transaction.borrow_mut();
+        if let Some(inner) = &mut self.inner {
+            inner.pass_over(label);
+            let found = self.cursor.seek(&mut transaction, end)?.map(read_entry).transpose()?;
+            drop(transaction);
+            return Ok(self.at(found)?.map(|(label, record)| (label, record.head())));
+        }
+        for _ in 0..one_by_one {
+            let Some(entry) = self.cursor.next(&mut transaction)? else { return Ok(None) };
+            if entry.0 >= end {
+                return read_head(entry).map(Some);
+            }
+        }
+        self.cursor.seek(&mut transaction, end)?.map(read_head).transpose()
+    }
+
+    /// Goes to the next node that has a record of which `passes` says so, and appends its content.
+    fn step_text(
+        &mut self,
+        passes: impl FnMut(&[u8]) -> bool,
+        text: &mut String,
+    ) -> Result<Option<(Label, Head)>, XmlStoreError> {
+        let mut transaction = self.document.transaction.borrow_mut();
+        let found = self.cursor.next_where(&mut transaction, passes)?;
+        let Some((key, value)) = found else { return Ok(None) };
+        let (head, content) = Head::decode_all(value).map_err(malformed)?;
+        text.push_str(content);
+        Ok(Some((Label::from_bytes(key)?, head)))
+    }
+
+    /// Remembers a node that is handed out.
+    pub(super) fn remember(&self, label: &Label, head: Head) {
+        self.document.remember(label, head);
     }
 
     /// Returns the first of the nodes that come with a record.
@@ -332,51 +442,29 @@ fn read_entry((key, value): (&[u8], &[u8])) -> Result<(Label, Record), XmlStoreE
     Ok((Label::from_bytes(key)?, Record::decode(value).map_err(malformed)?))
 }
 
-/// The children of a node; see [`Document::children`].
-pub struct Children<'d, 't> {
-    scan: Scan<'d, 't>,
-    last: Option<Label>,
+fn read_head((key, value): (&[u8], &[u8])) -> Result<(Label, Head), XmlStoreError> {
+    Ok((Label::from_bytes(key)?, Head::decode(value).map_err(malformed)?.0))
 }
+
+/// The children of a node; see [`Document::children`].
+pub struct Children<'d, 't>(Steps<'d, 't>);
 
 impl Iterator for Children<'_, '_> {
     type Item = Result<Label, XmlStoreError>;
 
     fn next(&mut self) -> Option<Result<Label, XmlStoreError>> {
-        let found = match &self.last {
-            None => self.scan.step(),
-            Some(last) => self.scan.step_over(last),
-        };
-        match found {
-            Ok(found) => {
-                let (label, _) = found?;
-                self.last = Some(label.clone());
-                Some(Ok(label))
-            }
-            Err(error) => Some(Err(error)),
-        }
+        self.0.next()
     }
 }
 
 /// The descendants of a node; see [`Document::descendants`].
-pub struct Descendants<'d, 't> {
-    scan: Scan<'d, 't>,
-}
+pub struct Descendants<'d, 't>(Steps<'d, 't>);
 
 impl Iterator for Descendants<'_, '_> {
     type Item = Result<Label, XmlStoreError>;
 
     fn next(&mut self) -> Option<Result<Label, XmlStoreError>> {
-        loop {
-            match self.scan.step() {
-                Ok(found) => {
-                    let (label, record) = found?;
-                    if !matches!(record.kind, RecordKind::Attribute | RecordKind::Namespace) {
-                        return Some(Ok(label));
-                    }
-                }
-                Err(error) => return Some(Err(error)),
-            }
-        }
+        self.0.next()
     }
 }
 
@@ -393,26 +481,19 @@ impl Tree for Document<'_> {
             return Ok(Kind::Document);
         }
         self.touch(Touch::Node(node))?;
-        let kind = self.record(node)?.kind.node();
+        let kind = self.head(node)?.kind.node();
         kind.ok_or_else(|| XmlStoreError::NoSuchNode(node.clone()))
     }
 
     fn name(&self, node: &Label) -> Result<Option<QName>, XmlStoreError> {
-        if *node == Label::document() {
-            return Ok(None);
-        }
-        self.touch(Touch::Node(node))?;
-        let name = self.record(node)?.name.map(|name| self.name_of(name)).transpose()?;
-        Ok(name.map(Arc::unwrap_or_clone))
+        Ok(self.node_name(node)?.map(Arc::unwrap_or_clone))
     }
 
     fn has_name(&self, node: &Label, name: &QName) -> Result<bool, XmlStoreError> {
         if *node == Label::document() {
             return Ok(false);
         }
-        self.touch(Touch::Node(node))?;
-        let own = self.record(node)?.name.map(|own| self.name_of(own)).transpose()?;
-        Ok(own.is_some_and(|own| *own == *name))
+        Ok(self.node_name(node)?.is_some_and(|own| *own == *name))
     }
 
     fn content(&self, node: &Label) -> Result<String, XmlStoreError> {
@@ -481,13 +562,7 @@ impl Tree for Document<'_> {
     }
 
     fn attributes(&self, node: &Label) -> Result<Vec<Label>, XmlStoreError> {
-        self.touch(Touch::Node(node))?;
-        let mut attributes = Vec::new();
-        let mut scan = self.scan(&node.attributes_range())?;
-        while let Some((label, _)) = scan.step_stored()? {
-            attributes.push(label);
-        }
-        Ok(attributes)
+        self.steps(node, StepAxis::Attribute, StepTest::Any)?.collect()
     }
 
     fn declarations(&self, node: &Label) -> Result<Vec<Binding>, XmlStoreError> {
@@ -509,6 +584,15 @@ impl Tree for Document<'_> {
 
     fn is_ancestor(&self, ancestor: &Label, node: &Label) -> Result<bool, XmlStoreError> {
         Ok(ancestor.is_ancestor_of(node))
+    }
+
+    fn step<'a>(
+        &'a self,
+        node: &Label,
+        axis: StepAxis,
+        test: StepTest<'_>,
+    ) -> Result<Option<Indexed<'a, Self>>, XmlStoreError> {
+        Ok(Some(Box::new(self.steps(node, axis, test)?)))
     }
 
     fn elements_below<'a>(
@@ -549,17 +633,28 @@ impl Tree for Document<'_> {
     }
 
     fn string_value(&self, node: &Label) -> Result<String, XmlStoreError> {
-        if !matches!(self.kind(node)?, Kind::Document | Kind::Element) {
-            return self.content(node);
-        }
         self.touch(Touch::Subtree(node))?;
+        let is_document = *node == Label::document();
+        let range = if is_document { node.children_range() } else { node.subtree() };
+        let mut scan = self.scan(&range)?;
         let mut text = String::new();
-        let mut scan = self.scan(&node.children_range())?;
-        while let Some((_, record)) = scan.step_stored()? {
-            if record.kind == RecordKind::Text {
-                text.push_str(&record.content);
+        if !is_document {
+            let first = scan.step_text(|_| true, &mut text)?;
+            let Some((label, head)) = first else {
+                return Err(XmlStoreError::NoSuchNode(node.clone()));
+            };
+            if label != *node {
+                // An inner node without a record: the first record below it is not its own.
+                self.record(node)?;
+            } else if head.kind != RecordKind::Element {
+                return Ok(text);
+            }
+            if head.kind != RecordKind::Text {
+                text.clear();
             }
         }
+        let is_text = |record: &[u8]| Wanted::Of(RecordKind::Text).may_pass(record);
+        while scan.step_text(is_text, &mut text)?.is_some() {}
         Ok(text)
     }
 }

@@ -67,6 +67,11 @@ impl RecordKind {
         })
     }
 
+    /// Returns the kind that the first byte of a record names.
+    pub(super) fn of_first_byte(byte: u8) -> Option<RecordKind> {
+        RecordKind::from_code(byte & KIND_BITS)
+    }
+
     fn has_name(self) -> bool {
         !matches!(self, RecordKind::Text | RecordKind::Comment)
     }
@@ -76,6 +81,17 @@ impl RecordKind {
     pub(super) fn has_class(self) -> bool {
         matches!(self, RecordKind::Element | RecordKind::Attribute)
     }
+}
+
+/// A record without its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) kind: RecordKind,
+    /// Whether an attribute identifies its element.
+    pub(super) is_id: bool,
+    /// `None` for texts and comments only.
+    pub(super) name: Option<NameId>,
+    pub(super) pcr: Pcr,
 }
 
 /// A node as it is stored.
@@ -121,9 +137,22 @@ impl Record {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Record, MalformedRecord> {
+        let (Head { kind, is_id, name, pcr }, content) = Head::decode_all(bytes)?;
+        Ok(Record { kind, is_id, name, pcr, content: content.to_owned() })
+    }
+
+    pub(super) fn head(&self) -> Head {
+        let Record { kind, is_id, name, pcr, .. } = *self;
+        Head { kind, is_id, name, pcr }
+    }
+}
+
+impl Head {
+    /// Reads a record up to its content, of which it returns the bytes.
+    pub(super) fn decode(bytes: &[u8]) -> Result<(Head, &[u8]), MalformedRecord> {
         let (&head, mut rest) = bytes.split_first().ok_or(MalformedRecord::Kind(0))?;
         let is_id = head & IS_ID != 0;
-        let kind = RecordKind::from_code(head & KIND_BITS)
+        let kind = RecordKind::of_first_byte(head)
             .filter(|_| head & !(KIND_BITS | IS_ID) == 0)
             .filter(|&kind| !is_id || kind == RecordKind::Attribute)
             .ok_or(MalformedRecord::Kind(head))?;
@@ -135,8 +164,13 @@ impl Record {
         if kind == RecordKind::Element && !rest.is_empty() {
             return Err(MalformedRecord::ElementContent);
         }
-        let content = str::from_utf8(rest).map_err(|_| MalformedRecord::Encoding)?.to_owned();
-        Ok(Record { kind, is_id, name, pcr, content })
+        Ok((Head { kind, is_id, name, pcr }, rest))
+    }
+
+    /// Reads a record with its content.
+    pub(super) fn decode_all(bytes: &[u8]) -> Result<(Head, &str), MalformedRecord> {
+        let (head, content) = Head::decode(bytes)?;
+        Ok((head, str::from_utf8(content).map_err(|_| MalformedRecord::Encoding)?))
     }
 }
 

@@ -319,6 +319,7 @@ impl Document<'_> {
         let savepoint = self.transaction.borrow().savepoint();
         let result = run();
         if result.as_ref().is_err_and(|error| !error.is_retryable()) {
+            self.recent.note_change();
             self.transaction.borrow_mut().roll_back_to(savepoint)?;
         }
         result
@@ -345,6 +346,7 @@ impl Document<'_> {
         new: Option<&Record>,
     ) -> Result<(), XmlStoreError> {
         debug_assert!(old.is_some() || new.is_some());
+        self.recent.note_change();
         let mut transaction = self.transaction.borrow_mut();
         match new {
             _ if !has_record => {}

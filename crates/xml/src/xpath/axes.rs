@@ -2,7 +2,7 @@
 //!
 //! Forward axes give nodes in document order, reverse axes against it.
 
-use crate::tree::{Kind, Tree};
+use crate::tree::{Kind, StepAxis, StepTest, Tree};
 use crate::xpath::ast::{Axis, NodeTest};
 use crate::xpath::eval::{Failure, Found, Items};
 use crate::xpath::value::Item;
@@ -69,6 +69,25 @@ fn axis_of_namespace<'a, T: Tree>(
         | Axis::FollowingSibling
         | Axis::PrecedingSibling => Box::new(std::iter::empty()),
     }
+}
+
+/// Returns an axis and a test as [`Tree::step`] takes them, if it does. `descendant-or-self` is
+/// `descendant` to it.
+pub(crate) fn as_step(axis: Axis, test: &NodeTest) -> Option<(StepAxis, StepTest<'_>)> {
+    let axis = match axis {
+        Axis::Child => StepAxis::Child,
+        Axis::Descendant | Axis::DescendantOrSelf => StepAxis::Descendant,
+        Axis::Attribute => StepAxis::Attribute,
+        _ => return None,
+    };
+    let test = match test {
+        NodeTest::Any => StepTest::Any,
+        NodeTest::Principal => StepTest::Principal,
+        NodeTest::Name(name) => StepTest::Name(name),
+        NodeTest::Text => StepTest::Text,
+        _ => return None,
+    };
+    Some((axis, test))
 }
 
 /// Returns whether a node passes a test on an axis.

@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use crate::tree::{PathTest, Tree};
+use crate::tree::{Indexed, PathTest, Tree};
 use crate::xpath::ast::{
     Axis, Expr, Method, NodeTest, Operator, Path, Predicate, PredicateKind, Start, Step,
 };
@@ -283,8 +283,9 @@ impl<'a, T: Tree> Run<'a, T> {
             } else {
                 axes::nodes::<T>(nodes)
             };
-            // An element has one attribute of a name, but may have several texts.
-            if is_of_parents && matches!(pattern.path.last(), Some((_, PathTest::Text))) {
+            // An element has one attribute of a name, but may have several texts and children.
+            let is_attribute = matches!(pattern.path.last(), Some((_, PathTest::Attribute(_))));
+            if is_of_parents && !is_attribute {
                 items = order::sort(self.tree, items)?;
             }
             let predicates = &steps[length - 1].predicates;
@@ -344,7 +345,7 @@ impl<'a, T: Tree> Run<'a, T> {
 
     /// Returns what a step finds for one context node, in the order of the axis.
     fn find(self, item: &Found<T>, step: &'a Step) -> Result<Items<'a, T>, Failure<T>> {
-        let items = match self.indexed(item, step)? {
+        let items = match self.found_by_tree(item, step)? {
             Some(items) => items,
             None => self.walked(item, step)?,
         };
@@ -366,21 +367,37 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(Box::new(items.filter_map(test)))
     }
 
+    /// Returns what the tree finds by itself, from an index or in one scan.
+    fn found_by_tree(
+        self,
+        item: &Found<T>,
+        step: &'a Step,
+    ) -> Result<Option<Items<'a, T>>, Failure<T>> {
+        let Item::Node(node) = item else { return Ok(None) };
+        let mut found = self.indexed(node, step)?;
+        if found.is_none()
+            && let Some((axis, test)) = axes::as_step(step.axis, &step.test)
+        {
+            found = self.tree.step(node, axis, test)?;
+        }
+        let Some(found) = found else { return Ok(None) };
+        let found = axes::nodes::<T>(found);
+        if step.axis == Axis::DescendantOrSelf
+            && axes::passes(self.tree, step.axis, &step.test, item)?
+        {
+            return Ok(Some(Box::new(std::iter::once(Ok(item.clone())).chain(found))));
+        }
+        Ok(Some(found))
+    }
+
     /// The answer of an index of element names, if the step asks for one and the tree has it.
-    fn indexed(self, item: &Found<T>, step: &'a Step) -> Result<Option<Items<'a, T>>, Failure<T>> {
-        let (Item::Node(node), NodeTest::Name(name)) = (item, &step.test) else {
-            return Ok(None);
-        };
-        let or_self = step.axis == Axis::DescendantOrSelf;
-        if !self.environment.uses_indexes() || !(or_self || step.axis == Axis::Descendant) {
+    fn indexed(self, node: &T::Node, step: &'a Step) -> Result<Option<Indexed<'a, T>>, Failure<T>> {
+        let NodeTest::Name(name) = &step.test else { return Ok(None) };
+        let is_below = matches!(step.axis, Axis::Descendant | Axis::DescendantOrSelf);
+        if !self.environment.uses_indexes() || !is_below {
             return Ok(None);
         }
-        let Some(below) = self.tree.elements_below(node, name)? else { return Ok(None) };
-        let below = axes::nodes::<T>(below);
-        if or_self && axes::passes(self.tree, step.axis, &step.test, item)? {
-            return Ok(Some(Box::new(std::iter::once(Ok(item.clone())).chain(below))));
-        }
-        Ok(Some(below))
+        Ok(self.tree.elements_below(node, name)?)
     }
 
     fn filter_all(

@@ -43,9 +43,9 @@ pub(crate) fn candidates<'a, N>(
             let content = content(comparison.operator, comparison.operand, environment);
             let Some(content) = content else { continue };
             let mut path = path.clone();
-            path.push((Below::Directly, comparison.test));
+            path.extend(comparison.test.map(|test| (Below::Directly, test)));
             let pattern = Pattern { path, content: Some(content) };
-            patterns.push(Candidate { pattern, is_of_parents: true });
+            patterns.push(Candidate { pattern, is_of_parents: comparison.test.is_some() });
         }
     }
     let pattern = Pattern { path, content: None };
@@ -113,9 +113,10 @@ fn prefix(steps: &[Step]) -> Option<Prefix<'_>> {
     (found.length > 0).then_some(found)
 }
 
-/// A comparison of an attribute or a text child of the context node with an operand.
+/// A comparison of the context node, an attribute or a child of it with an operand.
 struct Comparison<'a> {
-    test: PathTest<'a>,
+    /// What the child or attribute is; `None` for the context node itself.
+    test: Option<PathTest<'a>>,
     operator: Operator,
     operand: &'a Expr,
 }
@@ -141,8 +142,10 @@ fn comparison(expr: &Expr) -> Option<Comparison<'_>> {
         return None;
     }
     let test = match (step.axis, &step.test) {
-        (Axis::Attribute, NodeTest::Name(name)) => PathTest::Attribute(Some(name)),
-        (Axis::Child, NodeTest::Text) => PathTest::Text,
+        (Axis::Attribute, NodeTest::Name(name)) => Some(PathTest::Attribute(Some(name))),
+        (Axis::Child, NodeTest::Text) => Some(PathTest::Text),
+        (Axis::Child, NodeTest::Name(name)) => Some(PathTest::Element(Some(name))),
+        (Axis::Itself, NodeTest::Any) => None,
         _ => return None,
     };
     Some(Comparison { test, operator, operand })

@@ -413,6 +413,21 @@ fn a_gap_that_was_read_and_divided_stays_locked() {
     assert!(run(&beside, Op::Before, b2).is_err());
 }
 
+/// An update reads the node beside it under its own locks, which do not keep the node's name.
+#[test]
+fn what_an_update_has_read_beside_it_is_read_again() {
+    let store = store_with(&impatient(), InnerNodes::Stored);
+    let nodes = nodes(&store);
+    let beside = &nodes["b2"].0;
+    let one = begin(&store, LockGranularity::Nodes);
+    let document = one.document("d").unwrap();
+    run(&document, Op::Before, beside).unwrap();
+    let other = begin(&store, LockGranularity::Nodes);
+    run(&other.document("d").unwrap(), Op::Rename, beside).unwrap();
+    other.commit().unwrap();
+    assert_eq!(document.name(beside).unwrap(), Some(QName::local("new")));
+}
+
 #[test]
 fn documents_and_nodes_are_locked_beside_each_other() {
     let store = store_with(&impatient(), InnerNodes::Stored);

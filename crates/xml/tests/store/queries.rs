@@ -1,28 +1,155 @@
-//! Queries on stored documents: with indexes as without.
+//! Queries on stored documents: with indexes and scans as by walks from node to node.
+
+use std::cmp::Ordering;
 
 use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
-use tidegate_xml::store::{Document, InnerNodes};
-use tidegate_xml::tree::Tree;
+use tidegate_xml::name::QName;
+use tidegate_xml::store::{Document, InnerNodes, XmlStoreError};
+use tidegate_xml::tree::{Binding, Kind, Tree};
 use tidegate_xml::xpath::{Environment, Item, Prefixes, Query, Value};
 
 use super::absolute::{document, expression};
 use super::indexes::create;
 use super::{load_as, new_store};
 
-fn nodes(document: &Document<'_>, query: &str, environment: &Environment<Label>) -> Vec<String> {
-    let root = document.root().unwrap();
+/// A document without what makes queries faster: neither scans nor indexes.
+struct Walked<'d, 't>(&'d Document<'t>);
+
+impl Tree for Walked<'_, '_> {
+    type Node = Label;
+    type Error = XmlStoreError;
+
+    fn root(&self) -> Result<Label, XmlStoreError> {
+        self.0.root()
+    }
+
+    fn kind(&self, node: &Label) -> Result<Kind, XmlStoreError> {
+        self.0.kind(node)
+    }
+
+    fn name(&self, node: &Label) -> Result<Option<QName>, XmlStoreError> {
+        self.0.name(node)
+    }
+
+    fn content(&self, node: &Label) -> Result<String, XmlStoreError> {
+        self.0.content(node)
+    }
+
+    fn parent(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        self.0.parent(node)
+    }
+
+    fn first_child(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        self.0.first_child(node)
+    }
+
+    fn last_child(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        self.0.last_child(node)
+    }
+
+    fn next_sibling(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        self.0.next_sibling(node)
+    }
+
+    fn previous_sibling(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        self.0.previous_sibling(node)
+    }
+
+    fn attributes(&self, node: &Label) -> Result<Vec<Label>, XmlStoreError> {
+        self.0.attributes(node)
+    }
+
+    fn declarations(&self, node: &Label) -> Result<Vec<Binding>, XmlStoreError> {
+        self.0.declarations(node)
+    }
+
+    fn compare(&self, a: &Label, b: &Label) -> Result<Ordering, XmlStoreError> {
+        self.0.compare(a, b)
+    }
+
+    fn element_by_id(&self, id: &str) -> Result<Option<Label>, XmlStoreError> {
+        self.0.element_by_id(id)
+    }
+}
+
+fn nodes(tree: &impl Tree<Node = Label>, query: &str, context: &Label) -> Vec<Label> {
+    nodes_in(tree, query, context, &Environment::default())
+}
+
+fn nodes_in(
+    tree: &impl Tree<Node = Label>,
+    query: &str,
+    context: &Label,
+    environment: &Environment<Label>,
+) -> Vec<Label> {
     let query = Query::parse(query, &Prefixes::new()).unwrap();
-    match query.evaluate(document, &root, environment).unwrap() {
+    match query.evaluate(tree, context, environment).unwrap() {
         Value::Nodes(items) => items
-            .iter()
+            .into_iter()
             .map(|item| match item {
-                Item::Node(label) => label.to_string(),
+                Item::Node(label) => label,
                 Item::Namespace { .. } => panic!("no namespaces are asked for"),
             })
             .collect(),
         other => panic!("a path has nodes, not {other:?}"),
     }
+}
+
+fn index(random: &mut SplitMix64, count: usize) -> usize {
+    random.next_below(u32::try_from(count).unwrap()) as usize
+}
+
+/// Steps on any axis but that of namespaces.
+fn steps(random: &mut SplitMix64) -> String {
+    let all = [
+        "self",
+        "parent",
+        "ancestor",
+        "ancestor-or-self",
+        "child",
+        "child",
+        "descendant",
+        "descendant-or-self",
+        "attribute",
+        "following",
+        "following-sibling",
+        "preceding",
+        "preceding-sibling",
+    ];
+    let step = |random: &mut SplitMix64| {
+        let mut pick = |list: &[&'static str]| list[index(random, list.len())];
+        let axis = pick(&all);
+        let test = pick(&["*", "node()", "text()", "comment()", "a", "b", "c"]);
+        let predicate = pick(&["", "", "", "[1]", "[last()]", "[@a]", "[text()]", "[. = 'x']"]);
+        format!("{axis}::{test}{predicate}")
+    };
+    let count = 1 + random.next_below(3);
+    let steps: Vec<String> = (0..count).map(|_| step(random)).collect();
+    steps.join("/")
+}
+
+both!(answers_are_the_same_by_scans_as_by_walks);
+fn answers_are_the_same_by_scans_as_by_walks(inner: InnerNodes) {
+    let mut found = 0;
+    for seed in 1..=8 {
+        let mut random = SplitMix64::new(seed);
+        let store = new_store(seed);
+        load_as(inner, &store, "d", &document(&mut random)).unwrap();
+        let transaction = store.begin();
+        let document = transaction.document("d").unwrap();
+        let mut contexts = nodes(&Walked(&document), "//node() | //@*", &Label::document());
+        contexts.push(Label::document());
+        for _ in 0..200 {
+            let query = steps(&mut random);
+            let context = &contexts[index(&mut random, contexts.len())];
+            let by_scans = nodes(&document, &query, context);
+            let by_walks = nodes(&Walked(&document), &query, context);
+            assert_eq!(by_scans, by_walks, "seed {seed}, {query} from {context}");
+            found += usize::from(!by_scans.is_empty());
+        }
+    }
+    assert!(found > 250, "only {found} queries found something");
 }
 
 both!(answers_are_the_same_with_indexes_as_without);
@@ -48,8 +175,9 @@ fn answers_are_the_same_with_indexes_as_without(inner: InnerNodes) {
         let document = transaction.document("d").unwrap();
         for _ in 0..250 {
             let query = expression(&mut random);
-            let with = nodes(&document, &query, &Environment::default());
-            let without = nodes(&document, &query, &Environment::default().without_indexes());
+            let with = nodes(&document, &query, &Label::document());
+            let environment = Environment::default().without_indexes();
+            let without = nodes_in(&document, &query, &Label::document(), &environment);
             assert_eq!(with, without, "seed {seed}, {query}");
             found += usize::from(!with.is_empty());
         }

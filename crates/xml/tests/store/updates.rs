@@ -197,3 +197,47 @@ fn readers_share_a_document_and_a_writer_waits_for_them() {
     let transaction = store.begin();
     assert_eq!(dump(&transaction.document("d").unwrap()), "<r>written</r>");
 }
+
+both!(a_name_that_was_asked_for_follows_changes_and_ways_back);
+fn a_name_that_was_asked_for_follows_changes_and_ways_back(inner: InnerNodes) {
+    let store = new_store(11);
+    load_as(inner, &store, "d", "<r><a>x</a></r>").unwrap();
+    let transaction = store.begin();
+    let (one, other) =
+        (transaction.document_to_update("d").unwrap(), transaction.document("d").unwrap());
+    let a = one.first_child(&Label::root()).unwrap().unwrap();
+    let names = || {
+        let name = |name: Option<QName>| name.unwrap().local;
+        [name(one.name(&a).unwrap()), name(other.name(&a).unwrap())]
+    };
+    assert_eq!(names(), ["a".into(), "a".into()]);
+    let savepoint = transaction.savepoint();
+    one.rename(&a, &QName::local("b")).unwrap();
+    assert_eq!(names(), ["b".into(), "b".into()]);
+    transaction.roll_back_to(savepoint).unwrap();
+    assert_eq!(names(), ["a".into(), "a".into()]);
+    one.delete(&a).unwrap();
+    for document in [&one, &other] {
+        assert!(matches!(document.kind(&a), Err(XmlStoreError::NoSuchNode(_))));
+    }
+}
+
+both!(a_subtree_is_written_with_the_namespaces_that_it_uses);
+fn a_subtree_is_written_with_the_namespaces_that_it_uses(inner: InnerNodes) {
+    let store = new_store(12);
+    let text = "<r xmlns:p='urn:p'>x<p:a b='&lt;'>y<c/></p:a><!--z--></r>";
+    load_as(inner, &store, "d", text).unwrap();
+    let transaction = store.begin();
+    let document = transaction.document("d").unwrap();
+    let written = |node: &Label| {
+        document.write_subtree(node, Vec::new()).map(|text| String::from_utf8(text).unwrap())
+    };
+    let children: Vec<Label> =
+        document.children(&Label::root()).unwrap().collect::<Result<_, _>>().unwrap();
+    let parts: Vec<String> = children.iter().map(|child| written(child).unwrap()).collect();
+    assert_eq!(parts, ["x", "<p:a b=\"&lt;\" xmlns:p=\"urn:p\">y<c/></p:a>", "<!--z-->"]);
+    let whole = written(&Label::document()).unwrap();
+    assert_eq!(whole, "<r xmlns:p=\"urn:p\">x<p:a b=\"&lt;\">y<c/></p:a><!--z--></r>");
+    let attribute = &document.attributes(&children[1]).unwrap()[0];
+    assert!(matches!(written(attribute), Err(XmlStoreError::NotPossible { .. })));
+}

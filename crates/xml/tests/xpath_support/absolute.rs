@@ -10,7 +10,8 @@ fn pick<'a>(random: &mut SplitMix64, from: &[&'a str]) -> &'a str {
 }
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
-const VALUES: [&str; 8] = ["1", "2.50", " 7 ", "1e3", "word", "", "-0", "two words"];
+const VALUES: [&str; 10] =
+    ["1", "2.50", " 7 ", "1e3", "word", "", "-0", "two words", "two", " words"];
 
 /// Appends an element with attributes, texts, comments and elements.
 fn element(random: &mut SplitMix64, depth: u32, text: &mut String) {

@@ -270,7 +270,7 @@ impl<'t> Probe<'t> {
 
     #[expect(clippy::float_cmp, reason = "`XPath` compares numbers exactly")]
     fn has_content(&self, node: NodeIndex, relation: Relation, comparand: Comparand<'_>) -> bool {
-        let content = self.tree.content(&node).unwrap_or_else(|never| match never {});
+        let content = self.tree.string_value(&node).unwrap_or_else(|never| match never {});
         let number = match comparand {
             Comparand::Text(text) => return relation == Relation::Equal && content == text,
             Comparand::Number(number) => number,

@@ -4,7 +4,8 @@
 //! which first steps of the path lead to it, from what is known of its parent. Classes are only
 //! added, so an index keeps the result and goes on from there when there are new ones.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::definition::Step;
 use crate::name::QName;
@@ -15,7 +16,7 @@ use crate::tree::{Below, PathTest};
 
 /// What an index knows of the path of a node: its class, and whether it is a text, whose class is
 /// that of its element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct NodeClass {
     pub(super) pcr: Pcr,
     pub(super) is_text: bool,
@@ -38,6 +39,65 @@ impl NodeClass {
         let number = u32::from_be_bytes(bytes);
         NodeClass { pcr: Pcr(number >> 1), is_text: number & 1 == 1 }
     }
+}
+
+/// Most paths whose classes are kept.
+const KEPT_MAX: usize = 64;
+
+/// The classes on paths that queries have asked for, so that the next one finds them at once. A
+/// path's classes are kept until there are new classes in the synopsis.
+#[derive(Default)]
+pub(super) struct ClassesOnPaths(Mutex<HashMap<Vec<u8>, Kept>>);
+
+struct Kept {
+    /// Number of classes that there were.
+    known: usize,
+    classes: Arc<[NodeClass]>,
+}
+
+impl ClassesOnPaths {
+    /// Returns the classes on a path, which `find` finds if they are not kept, in ascending order.
+    /// `known` is the number of classes that there are.
+    pub(super) fn get(
+        &self,
+        path: &[Step<'_>],
+        known: usize,
+        find: impl FnOnce() -> Vec<NodeClass>,
+    ) -> Arc<[NodeClass]> {
+        let key = code(path);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = kept.get(&key).filter(|found| found.known == known) {
+            return Arc::clone(&found.classes);
+        }
+        let classes: Arc<[NodeClass]> = find().into();
+        debug_assert!(classes.is_sorted(), "a class has a bit beside its number");
+        if kept.len() >= KEPT_MAX {
+            kept.clear();
+        }
+        kept.insert(key, Kept { known, classes: Arc::clone(&classes) });
+        classes
+    }
+}
+
+/// Returns bytes that no other path has: no name has a zero byte.
+fn code(path: &[Step<'_>]) -> Vec<u8> {
+    let mut code = Vec::new();
+    for &(below, test) in path {
+        let (kind, name) = match test {
+            PathTest::Element(name) => (0, name),
+            PathTest::Attribute(name) => (2, name),
+            PathTest::Text => (4, None),
+        };
+        code.push(kind + u8::from(name.is_some()));
+        code.push(u8::from(below == Below::Directly));
+        if let Some(QName { namespace, local, .. }) = name {
+            code.extend_from_slice(namespace.as_bytes());
+            code.push(0);
+            code.extend_from_slice(local.as_bytes());
+            code.push(0);
+        }
+    }
+    code
 }
 
 /// How far a path leads to each class. Bit n says that the first n steps do.

@@ -7,12 +7,13 @@
 //! | --- | --- |
 //! | with content | CAS of these classes, content, both of that type; path of these classes |
 //! | without | path of these classes; name, if the last step has one |
+//! | with the string-value of elements | CAS, content; see `string_value.rs` |
 //!
 //! Entries with one prefix ascend by label, so the answers for several classes or names are merged
 //! as they are asked for. A range of numbers does not, so its labels are collected and sorted.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -32,15 +33,16 @@ use crate::tree::{Below, Comparand, Indexed, PathTest, Pattern, Relation};
 use crate::xpath::number_of;
 
 /// How a pattern is answered.
-struct Plan {
-    index: Arc<Index>,
-    classes: Vec<NodeClass>,
+pub(super) struct Plan {
+    pub(super) index: Arc<Index>,
+    /// In ascending order.
+    pub(super) classes: Arc<[NodeClass]>,
 }
 
 /// What of a candidate is compared with the pattern because the key does not decide it.
-struct Filter {
-    /// Classes of which one is the value of the entry.
-    classes: Option<HashSet<NodeClass>>,
+pub(super) struct Filter {
+    /// Classes of which one is the value of the entry, in ascending order.
+    classes: Option<Arc<[NodeClass]>>,
     /// What the content of the node has to be.
     content: Option<(Relation, Wanted)>,
     /// Whether the node has to be an attribute that identifies its element.
@@ -54,6 +56,10 @@ enum Wanted {
 }
 
 impl Filter {
+    pub(super) fn of_classes(classes: &Arc<[NodeClass]>) -> Filter {
+        Filter { classes: Some(Arc::clone(classes)), content: None, is_id: false }
+    }
+
     fn needs_record(&self) -> bool {
         self.content.is_some() || self.is_id
     }
@@ -111,6 +117,9 @@ impl<'t> Document<'t> {
     ) -> Result<Option<Indexed<'a, Document<'t>>>, XmlStoreError> {
         self.lock_classes(Access::Read)?;
         let Some(plan) = self.plan(pattern) else { return Ok(None) };
+        if let Some(value) = string_value_of(pattern) {
+            return self.run_string_value(&plan, &pattern.path, value).map(Some);
+        }
         self.run(&plan, pattern, false).map(Some)
     }
 
@@ -162,8 +171,13 @@ impl<'t> Document<'t> {
         Ok(ControlFlow::Break(first.and_then(|attribute| attribute.owner())))
     }
 
-    /// Returns the classes of nodes on a path.
-    fn classes_on(&self, path: &[Step<'_>]) -> Vec<NodeClass> {
+    /// Returns the classes of nodes on a path, in ascending order.
+    pub(super) fn classes_on(&self, path: &[Step<'_>]) -> Arc<[NodeClass]> {
+        let stored = &self.stored;
+        stored.indexes.classes.get(path, stored.paths.count(), || self.find_classes_on(path))
+    }
+
+    fn find_classes_on(&self, path: &[Step<'_>]) -> Vec<NodeClass> {
         let mut reached = Reached::new();
         let classes = self.stored.paths.since(0);
         reached.extend(path, &classes, &|name| self.store.vocabulary.name(name));
@@ -179,7 +193,10 @@ impl<'t> Document<'t> {
     }
 
     /// Returns the best index for a pattern.
-    fn plan(&self, pattern: &Pattern<'_>) -> Option<Plan> {
+    pub(super) fn plan(&self, pattern: &Pattern<'_>) -> Option<Plan> {
+        if let Some(value) = string_value_of(pattern) {
+            return self.plan_of_string_value(&pattern.path, value);
+        }
         let ready = self.stored.indexes.ready();
         let &(_, last) = pattern.path.last()?;
         if ready.is_empty() || pattern.path.len() > STEPS_MAX {
@@ -215,7 +232,7 @@ impl<'t> Document<'t> {
     }
 
     /// Returns what the keys of the plan's entries begin with.
-    fn prefixes(&self, plan: &Plan, name: Option<&QName>) -> Vec<Vec<u8>> {
+    pub(super) fn prefixes(&self, plan: &Plan, name: Option<&QName>) -> Vec<Vec<u8>> {
         match (&plan.index.definition, name) {
             (IndexDefinition::Name, Some(name)) => {
                 let numbers = self.store.vocabulary.numbers(name);
@@ -262,7 +279,7 @@ impl<'t> Document<'t> {
         }
         let content = pattern.content.filter(|_| compares);
         let filter = Filter {
-            classes: (!decides_class).then(|| plan.classes.iter().copied().collect()),
+            classes: (!decides_class).then(|| Arc::clone(&plan.classes)),
             content: content.map(|(relation, comparand)| (relation, wanted(comparand))),
             is_id,
         };
@@ -282,7 +299,7 @@ impl<'t> Document<'t> {
         Ok(Box::new(labels.into_iter().map(Ok)))
     }
 
-    fn passes(
+    pub(super) fn passes(
         &self,
         filter: &Filter,
         label: &Label,
@@ -290,7 +307,7 @@ impl<'t> Document<'t> {
     ) -> Result<bool, XmlStoreError> {
         if let Some(classes) = &filter.classes {
             let class = class.ok_or(XmlStoreError::Unsound("an entry of an index has no class"))?;
-            if !classes.contains(&class) {
+            if classes.binary_search(&class).is_err() {
                 return Ok(false);
             }
         }
@@ -300,6 +317,16 @@ impl<'t> Document<'t> {
             return Ok(false);
         }
         Ok(!filter.needs_record() || filter.passes(&self.record(label)?))
+    }
+}
+
+/// Returns the string-value that a pattern asks elements for, if it does.
+fn string_value_of<'a>(pattern: &Pattern<'a>) -> Option<&'a str> {
+    match (pattern.path.last(), pattern.content) {
+        (Some((_, PathTest::Element(_))), Some((Relation::Equal, Comparand::Text(value)))) => {
+            Some(value)
+        }
+        _ => None,
     }
 }
 
@@ -315,10 +342,10 @@ impl Index {
 }
 
 /// A range of an index.
-struct Run(Cursor);
+pub(super) struct Run(Cursor);
 
 impl Run {
-    fn new(
+    pub(super) fn new(
         document: &Document<'_>,
         index: &Index,
         (low, high): KeyRange,
@@ -329,7 +356,7 @@ impl Run {
     }
 
     /// Returns the label of the next entry, and the class that is its value, if it has one.
-    fn step(
+    pub(super) fn step(
         &mut self,
         document: &Document<'_>,
         index: &Index,
