@@ -16,6 +16,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::io;
 use std::sync::Arc;
 
@@ -57,6 +58,19 @@ impl RunFile {
         core.log.check_writable()?;
         let file = core.temporary.make().map_err(io("make a temporary file"))?;
         Ok(RunFile { file, runs: Vec::new(), blocks: 0 })
+    }
+
+    /// Makes one run of the first `count`, behind the others. The room of the former is not used
+    /// again.
+    pub(super) fn merge_first(&mut self, count: usize) -> Result<(), StoreError> {
+        let mut merge = self.merge(0, count)?;
+        let mut run = self.begin_run();
+        while let Some((key, value)) = merge.next()? {
+            run.put(&key, &value)?;
+        }
+        run.end()?;
+        self.runs.drain(..count);
+        Ok(())
     }
 
     /// Returns how many runs there are.
@@ -153,10 +167,10 @@ pub(super) struct Merge {
 impl Merge {
     /// Returns the next entry.
     pub(super) fn next(&mut self) -> Result<Option<KeyValue>, StoreError> {
-        let Some(mut reader) = self.readers.pop() else { return Ok(None) };
+        let Some(mut reader) = self.readers.peek_mut() else { return Ok(None) };
         let entry = std::mem::take(&mut reader.entry);
-        if reader.advance()? {
-            self.readers.push(reader);
+        if !reader.advance()? {
+            PeekMut::pop(reader);
         }
         Ok(Some(entry))
     }
@@ -181,24 +195,30 @@ impl RunReader {
         if self.bytes_left == 0 {
             return Ok(false);
         }
-        let lengths = self.take(LENGTHS)?;
+        let mut lengths = [0; LENGTHS];
+        self.take(&mut lengths)?;
         let [key, value] = [0, 4].map(|at| get_u32(&lengths, at) as usize);
-        self.entry = (self.take(key)?, self.take(value)?);
+        let (mut key, mut value) = (vec![0; key], vec![0; value]);
+        self.take(&mut key)?;
+        self.take(&mut value)?;
+        self.entry = (key, value);
         Ok(true)
     }
 
-    fn take(&mut self, len: usize) -> Result<Vec<u8>, StoreError> {
-        let mut taken = Vec::with_capacity(len);
-        while taken.len() < len {
+    /// Fills `bytes` with those of the run that come next.
+    fn take(&mut self, mut bytes: &mut [u8]) -> Result<(), StoreError> {
+        self.bytes_left -= bytes.len() as u64;
+        while !bytes.is_empty() {
             if self.at == self.block.len() {
                 self.read_block()?;
             }
-            let end = self.block.len().min(self.at + len - taken.len());
-            taken.extend_from_slice(&self.block[self.at..end]);
-            self.at = end;
+            let count = bytes.len().min(self.block.len() - self.at);
+            let (now, later) = bytes.split_at_mut(count);
+            now.copy_from_slice(&self.block[self.at..self.at + count]);
+            self.at += count;
+            bytes = later;
         }
-        self.bytes_left -= len as u64;
-        Ok(taken)
+        Ok(())
     }
 
     fn read_block(&mut self) -> Result<(), StoreError> {

@@ -3,15 +3,15 @@
 //! # Mechanism
 //! Entries are collected in memory. When that is full, they are sorted and written to a temporary
 //! file as a run (`runs.rs`). At the end all runs are merged, as many at a time as memory has
-//! blocks for; if there are more, groups of them are merged into longer runs in another file first.
-//! Entries that fit into memory touch no file.
+//! blocks for; if there are more, the first of them are merged into a longer run behind the others,
+//! until there are few enough. Entries that fit into memory touch no file.
 //!
 //! # Example
 //! Memory for two entries, and merges of two runs:
 //!
 //! ```text
 //! pushed  d a | c f | b e      runs  a d | c f | b e
-//! merged                             a c d f | b e
+//! first runs merged                  b e | a c d f
 //! merged for the load                a b c d e f
 //! ```
 
@@ -167,7 +167,7 @@ impl Sorter {
                 self.entries = Vec::new();
                 // One block is for writing.
                 let at_once = self.memory_bytes / BLOCK - 1;
-                Source::Runs(merge_all(&self.core, runs, at_once)?)
+                Source::Runs(merge_all(runs, at_once)?)
             }
         };
         let mut sorted = SortedEntries { source, next: None };
@@ -176,20 +176,12 @@ impl Sorter {
     }
 }
 
-/// Merges runs in groups until they can be merged at once, and begins that merge.
-fn merge_all(core: &Core, mut runs: RunFile, at_once: usize) -> Result<Merge, StoreError> {
+/// Merges the first runs until all can be merged at once, and begins that merge.
+fn merge_all(mut runs: RunFile, at_once: usize) -> Result<Merge, StoreError> {
     debug_assert!(at_once > 1, "a merge makes runs fewer");
     while runs.len() > at_once {
-        let mut longer = RunFile::new(core)?;
-        for from in (0..runs.len()).step_by(at_once) {
-            let mut merge = runs.merge(from, runs.len().min(from + at_once))?;
-            let mut run = longer.begin_run();
-            while let Some((key, value)) = merge.next()? {
-                run.put(&key, &value)?;
-            }
-            run.end()?;
-        }
-        runs = longer;
+        // No more than have to be, because each entry of them is read and written once more.
+        runs.merge_first(at_once.min(runs.len() - at_once + 1))?;
     }
     runs.merge(0, runs.len())
 }
