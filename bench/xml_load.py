@@ -3,9 +3,9 @@
 
 Documents of the generator of XMark are loaded durably into new stores, without indexes and with a
 name index and a content-and-structure index of all texts. In each round the disk is written to
-beside that, plainly and with one sync at the end, because its speed changes. Every load is a process
-of its own, so that its peak of memory is its own. Prints Markdown. The figures are no test: the
-exit code is 0 whatever they show. Build the examples first:
+beside that, plainly and with one sync at the end, because its speed changes. Every load is a
+process of its own, so that its peak of memory is its own. Prints Markdown. The figures are no test:
+the exit code is 0 whatever they show. Build the examples first:
 
     cargo build --release -p tidegate-xml --example load_speed --example xmark
 """
@@ -33,6 +33,7 @@ SIZES = {
     "`--fill 100`": ("--fill", "100"),
     "`--fill 100 --virtual`: without records of inner nodes": ("--fill", "100", "--virtual"),
 }
+INDEX_TREES = {"xml index 0.0": "index `name`, ", "xml index 0.1": "index `cas text`, "}
 RAW_BYTES = 512 << 20
 LIMIT_S = 3600
 
@@ -113,8 +114,8 @@ def sizes(programs, text):
         output, _ = run(programs / "load_speed", text, "--rounds", 1, *more)
         for tree, size, times, full in re.findall(
                 r"  (xml .*): leaves of (\d+) bytes, ([\d.]+) times the text, ([\d.]+) %", output):
-            index = {"xml index 0.0": "index `name`, ", "xml index 0.1": "index `cas text`, "}
-            rows.append(script.row(index.get(tree, "") + name, f"{int(size):,}", times, f"{full} %"))
+            what = INDEX_TREES.get(tree, "") + name
+            rows.append(script.row(what, f"{int(size):,}", times, f"{full} %"))
     return rows
 
 
