@@ -1,9 +1,10 @@
 //! Executions: a subject started, loaded, measured, checked and stopped.
 //!
 //! An [`Executor`] does that for the runs of one subject: [`RealSubject`] on a database,
-//! [`Simulated`] without one.
+//! [`VirtualMachine`] on the embedded engine in virtual time, [`Simulated`] without one.
 
 mod environment;
+mod machine;
 mod measure;
 mod real;
 pub(crate) mod simulated;
@@ -25,6 +26,7 @@ use crate::experiment::workload::{WorkloadError, WorkloadSpec};
 use crate::load::{LoadError, Progress};
 use crate::measured::{Measured, Started};
 use crate::rig::RigError;
+pub use machine::VirtualMachine;
 pub use real::RealSubject;
 pub use simulated::Simulated;
 

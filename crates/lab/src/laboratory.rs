@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 use thiserror::Error;
 
-use crate::conduct::{Executor, RealSubject, Simulated};
+use crate::conduct::{Executor, RealSubject, Simulated, VirtualMachine};
 use crate::experiment::file::parse_begun;
 use crate::experiment::{
     Choice, ChoiceError, Experiment, FileError, Plan, RunPlan, Subject, SubjectKind,
@@ -304,6 +304,7 @@ fn is_curve(row: &ExperimentRow) -> bool {
 fn executor_of(run: &RunPlan, tidegate: &Path, log: &Path) -> Box<dyn Executor> {
     match run.subject.kind {
         SubjectKind::Simulated => Box::new(Simulated::default()),
+        SubjectKind::Machine => Box::new(VirtualMachine::new(log.to_owned())),
         _ => Box::new(RealSubject::new(tidegate.to_owned(), log.to_owned())),
     }
 }

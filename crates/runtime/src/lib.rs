@@ -48,6 +48,22 @@ pub use machine::{
     Usage, search,
 };
 
+/// Returns whether the caller is a task of a machine: in virtual time, or under drawn schedules.
+#[must_use]
+pub fn is_virtual() -> bool {
+    fiber::is_active()
+}
+
+/// Returns how many processors the caller's machine has, at least 1.
+#[must_use]
+pub fn processors() -> usize {
+    if fiber::is_active() {
+        machine::processors()
+    } else {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    }
+}
+
 /// Returns 64 random bits: on a machine in virtual time from its seed, so that the same run has the
 /// same ones, else such as the standard library's hash tables begin with. They are no secret.
 #[must_use]

@@ -15,6 +15,7 @@
 //! killed outright (SIGKILL) the directory stays until the next one is made.
 
 mod database;
+mod machine;
 mod probe;
 mod requests;
 pub mod sql;
@@ -28,19 +29,23 @@ use thiserror::Error;
 use tidegate_control::{Algorithm, Setting};
 use tidegate_engine::disk::{Disk, FileDisk, IoMode};
 use tidegate_engine::wal::LogId;
-use tidegate_engine::{Store, StoreError, StoreOptions, TxnError, TxnOptions};
+use tidegate_engine::{Store, StoreError, TxnError, TxnOptions};
 use tidegate_engine_server::{Observer, Server, ServerOptions};
 use tidegate_gate::Class;
+use tidegate_runtime::entropy;
 use tidegate_workload::workload::{Transaction, Workload};
 use tidegate_workload::{Ending, Table};
 
 pub use database::DBMS;
+pub use machine::MachineOptions;
 pub use probe::{Probe, TreeState};
 pub use tidegate_engine::SplitPolicy;
+pub use tidegate_engine::disk::{MemoryDisk, TimedDisk};
 pub use tidegate_engine::lock::LockStatistics;
 pub use tidegate_engine_server::CallError;
 
 use crate::connection::LoadError;
+use crate::database::distinct;
 pub use crate::isolation::Isolation;
 use crate::scratch::Scratch;
 pub use requests::{Done, RequestError};
@@ -90,7 +95,8 @@ pub struct Embedded {
     catalog: Arc<Catalog>,
     tables: Vec<Table>,
     store: Arc<Store>,
-    directory: Scratch,
+    /// None where the files are on a disk of the caller's.
+    directory: Option<Scratch>,
     io: IoMode,
     options: Options,
 }
@@ -108,13 +114,57 @@ impl Embedded {
         let (disk, io) = std::fs::create_dir(&place)
             .and_then(|()| open_disk(&place))
             .map_err(|source| failed(&place, source))?;
-        let settings = StoreOptions::default()
-            .buffer_bytes(options.buffer_bytes)
-            .buffer_bytes_max(options.buffer_bytes.max(StoreOptions::default().buffer_bytes_max));
-        let id = LogId(std::process::id().into());
-        let store = Arc::new(Store::create(&disk, id, &settings)?);
-        let catalog = Arc::new(Catalog::open(&store, &[])?);
-        Ok(Embedded { catalog, tables: Vec::new(), store, directory, io, options })
+        let mut database = Embedded::create_on(&disk, options)?;
+        (database.directory, database.io) = (Some(directory), io);
+        Ok(database)
+    }
+
+    /// Makes an empty store on a disk.
+    ///
+    /// # Errors
+    /// The store cannot be made.
+    pub fn create_on(disk: &Arc<dyn Disk>, options: Options) -> Result<Self, EmbeddedError> {
+        let store = Store::create(disk, LogId(entropy()), &options.of_store())?;
+        Embedded::of(store, Vec::new(), options)
+    }
+
+    /// Opens the store on a disk, which has these tables.
+    ///
+    /// # Errors
+    /// The store cannot be opened, or has not these tables.
+    pub fn open_on(
+        disk: &Arc<dyn Disk>,
+        tables: Vec<Table>,
+        options: Options,
+    ) -> Result<Self, EmbeddedError> {
+        Embedded::of(Store::open(disk, &options.of_store())?, tables, options)
+    }
+
+    fn of(store: Store, tables: Vec<Table>, options: Options) -> Result<Self, EmbeddedError> {
+        let store = Arc::new(store);
+        let catalog = Arc::new(Catalog::open(&store, &tables)?);
+        let (directory, io) = (None, IoMode::Buffered);
+        Ok(Embedded { catalog, tables, store, directory, io, options })
+    }
+
+    /// Returns the tables that were loaded.
+    #[must_use]
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// Writes everything and closes the store, which stays on its disk.
+    ///
+    /// # Errors
+    /// The store fails.
+    ///
+    /// # Panics
+    /// If a connection or a probe of it is still there.
+    pub fn close(self) -> Result<(), EmbeddedError> {
+        let Embedded { catalog, store, .. } = self;
+        drop(catalog);
+        let store = Arc::into_inner(store).expect("nobody else has the store");
+        Ok(store.close()?)
     }
 
     /// Makes the tables of a workload, which must not be there yet. `cancel` ends it soon.
@@ -130,6 +180,18 @@ impl Embedded {
         self.tables.extend(workload.tables());
         self.catalog = Arc::new(Catalog::open(&self.store, &self.tables)?);
         Ok(())
+    }
+
+    /// Makes the tables of several workloads, those that they have in common once.
+    ///
+    /// # Errors
+    /// As [`load`](Embedded::load).
+    pub fn load_all(
+        &mut self,
+        workloads: &[Arc<dyn Workload>],
+        cancel: &AtomicBool,
+    ) -> Result<(), EmbeddedError> {
+        distinct(workloads).into_iter().try_for_each(|workload| self.load(&**workload, cancel))
     }
 
     /// A connection for others than the clients, past the server.
@@ -177,10 +239,10 @@ impl Embedded {
         Ok(Service { server, given_up, waiting, database: self })
     }
 
-    /// The directory that holds the store.
+    /// The directory that holds the store, if it has one of its own.
     #[must_use]
-    pub fn directory(&self) -> &Path {
-        self.directory.path()
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_ref().map(Scratch::path)
     }
 
     /// Closes the store and removes its directory.
@@ -190,6 +252,7 @@ impl Embedded {
     pub fn stop(self) -> Result<(), EmbeddedError> {
         let Embedded { catalog, store, directory, .. } = self;
         drop((catalog, store));
+        let Some(directory) = directory else { return Ok(()) };
         let path = directory.path().to_owned();
         directory.close().map_err(|source| EmbeddedError::Directory { path, source })
     }

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Mpl};
 use tidegate_subject::database::Database;
@@ -76,31 +76,39 @@ pub(super) fn conduct(
         Ok(load)
     })?;
     front.stop()?;
-    let began_s = load.phases.first().map_or(0.0, |phase| phase.began_s);
-    let limits = match journal {
-        None => Vec::new(),
-        Some(journal) => {
-            let zero_s = called.as_secs_f64() + began_s;
-            since(zero_s, read_journal(&journal)?)
-        }
-    };
     Ok(LoadOutcome {
-        connect_s: (began_s - load.warmup_s).max(0.0),
+        connect_s: (began_s(&load) - load.warmup_s).max(0.0),
+        limits: limits(journal.as_deref(), called, &load)?,
         load,
-        limits,
         looks,
         environment,
     })
 }
 
-/// Where the decisions of a controller are written, if there is one.
-fn journal(treatment: &Treatment, way: &ProxySetup<'_>) -> Option<PathBuf> {
+/// Returns when the measured time of a load began, in seconds since it was called.
+fn began_s(load: &LoadReport) -> f64 {
+    load.phases.first().map_or(0.0, |phase| phase.began_s)
+}
+
+/// Returns the control intervals of a journal, counted from the beginning of the measured time of a
+/// load that was called at `called` of the journal's time.
+pub(super) fn limits(
+    journal: Option<&Path>,
+    called: Duration,
+    load: &LoadReport,
+) -> Result<Vec<Interval>, RigError> {
+    let Some(journal) = journal else { return Ok(Vec::new()) };
+    Ok(since(called.as_secs_f64() + began_s(load), read_journal(journal)?))
+}
+
+/// Returns where the decisions of a controller are written, if there is one.
+pub(super) fn journal(treatment: &Treatment, way: &ProxySetup<'_>) -> Option<PathBuf> {
     let is_controlled = matches!(treatment.admission, Admission::Control { .. });
     is_controlled.then(|| way.log.with_extension("journal"))
 }
 
 /// What stands between the clients and the database.
-fn front<'d>(
+pub(super) fn front<'d>(
     database: &'d dyn Database,
     assignment: &Assignment<'_>,
     way: &ProxySetup<'_>,
@@ -165,7 +173,7 @@ fn policy(split: Split) -> SplitPolicy {
 }
 
 /// The load of an execution, and the further phases of its measured time.
-fn load_options<'a>(
+pub(super) fn load_options<'a>(
     assignment: &Assignment<'_>,
     front: &'a Front<'_>,
     workloads: &[Arc<dyn Workload>],

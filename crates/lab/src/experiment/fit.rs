@@ -170,7 +170,7 @@ fn refuse_connections(subject: &Subject, mpl: u32) -> Result<(), Complaint> {
 
 /// Refuses an experiment that wants more processors than there are here.
 pub(super) fn refuse_processors(experiment: &Experiment) -> Result<(), Complaint> {
-    let is_real = |subject: &Subject| subject.kind != SubjectKind::Simulated;
+    let is_real = |subject: &Subject| !subject.kind.is_virtual();
     let Some(counts) = experiment.processors.as_ref() else { return Ok(()) };
     if !experiment.subjects.iter().any(is_real) {
         return Ok(());

@@ -45,6 +45,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use thiserror::Error;
 use tidegate_subject::database::{Dbms, Gate};
+use tidegate_subject::embedded;
 use tidegate_subject::settings::Settings;
 use tidegate_subject::url::{Url, UrlError};
 use tidegate_workload::workload::Depth;
@@ -133,6 +134,8 @@ pub enum SubjectKind {
     Plain(&'static Dbms),
     /// The same behind a Tidegate proxy with its default controller.
     ThroughTidegate(&'static Dbms),
+    /// The embedded engine on a machine in virtual time.
+    Machine,
     /// No database: a plant of the simulator, to try an experiment or the laboratory itself.
     Simulated,
 }
@@ -147,15 +150,21 @@ impl SubjectKind {
             let through = (dbms.gate == Gate::Proxy).then_some(SubjectKind::ThroughTidegate(dbms));
             std::iter::once(SubjectKind::Plain(dbms)).chain(through)
         };
-        Dbms::ALL.iter().copied().flat_map(of).chain([SubjectKind::Simulated])
+        Dbms::ALL.iter().copied().flat_map(of).chain([SubjectKind::Machine, SubjectKind::Simulated])
     }
 
     /// Returns the DBMS; `None` where there is no database.
     pub fn dbms(self) -> Option<&'static Dbms> {
         match self {
             SubjectKind::Plain(dbms) | SubjectKind::ThroughTidegate(dbms) => Some(dbms),
+            SubjectKind::Machine => Some(&embedded::DBMS),
             SubjectKind::Simulated => None,
         }
+    }
+
+    /// Returns whether time only seems to go by while it is measured.
+    pub fn is_virtual(self) -> bool {
+        matches!(self, SubjectKind::Machine | SubjectKind::Simulated)
     }
 }
 
@@ -165,6 +174,7 @@ impl fmt::Display for SubjectKind {
         match self {
             SubjectKind::Plain(dbms) => f.write_str(dbms.name),
             SubjectKind::ThroughTidegate(dbms) => write!(f, "{}{THROUGH}", dbms.name),
+            SubjectKind::Machine => f.write_str("embedded-in-virtual-time"),
             SubjectKind::Simulated => f.write_str("simulated"),
         }
     }

@@ -1,6 +1,7 @@
 //! A subject of an experiment: checked against the file, and started.
 
 use tidegate_subject::database::Database;
+use tidegate_subject::embedded::MachineOptions;
 
 use super::complaint::Complaint;
 use super::{Subject, SubjectKind};
@@ -50,7 +51,7 @@ impl Subject {
     /// Starts a private database once with the settings that the file gives it, and stops it: it
     /// alone can tell whether they can be. Without any there is nothing to find out.
     pub(super) fn try_settings(&self) -> Result<(), Complaint> {
-        let is_private = self.place.is_none() && self.kind != SubjectKind::Simulated;
+        let is_private = self.place.is_none() && !self.kind.is_virtual();
         if self.settings.named.is_empty() || !is_private {
             return Ok(());
         }
@@ -64,7 +65,11 @@ impl Subject {
     pub(super) fn validate(&self) -> Result<(), Complaint> {
         self.validate_place()?;
         let Some(dbms) = self.kind.dbms() else { return Ok(()) };
-        (dbms.validate)(&self.settings).map_err(|error| {
+        let validated = match self.kind {
+            SubjectKind::Machine => MachineOptions::new(&self.settings, 1).map(drop),
+            _ => (dbms.validate)(&self.settings),
+        };
+        validated.map_err(|error| {
             Complaint::about_subject(self.kind, error.key(), &format!(": {error}"))
         })
     }

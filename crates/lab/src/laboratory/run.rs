@@ -27,7 +27,7 @@ use tidegate_workload::workload::Condition;
 
 use crate::conduct::{Assignment, ExecutionError, Executor, simulated};
 use crate::experiment::plan::{START_S, execution_s};
-use crate::experiment::{Batchset, Execution, Experiment, Plan, RunPlan, SubjectKind};
+use crate::experiment::{Batchset, Execution, Experiment, Plan, RunPlan};
 use crate::load::{Progress, Stage};
 use crate::rig::{Machine, Update};
 use crate::store::{NOT_CHECKED, Store, StoreError};
@@ -429,7 +429,7 @@ struct RunInProgress<'a> {
 impl RunInProgress<'_> {
     /// Whether its time only seems to go by.
     fn is_virtual(&self) -> bool {
-        self.run.subject.kind == SubjectKind::Simulated
+        self.run.subject.kind.is_virtual()
     }
 }
 

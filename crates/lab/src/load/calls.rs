@@ -4,11 +4,12 @@
 //! the worker that ran the transaction.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use rustix::time::ClockId;
 use tidegate_gate::Class;
+use tidegate_runtime::sync::{Receiver, RecvTimeoutError, Sender, channel};
+use tidegate_runtime::{clock, is_virtual};
 use tidegate_subject::embedded::{CallError, Done, LockStatistics, RequestError, Service};
 use tidegate_workload::Conflict;
 
@@ -37,7 +38,7 @@ type CallAnswer = (usize, Result<Done, RequestError>);
 
 impl<'a> Calls<'a> {
     pub(super) fn new(options: &LoadOptions<'_>, service: &'a Service<'a>) -> Self {
-        let (answered, answers) = mpsc::channel();
+        let (answered, answers) = channel();
         Calls {
             service,
             dispatcher: Dispatcher::new(options),
@@ -55,7 +56,7 @@ impl<'a> Calls<'a> {
     fn next(&mut self, client: usize) {
         if self.dispatcher.is_closing() {
             self.alive -= 1;
-        } else if let Some(task) = self.dispatcher.next(client, Instant::now()) {
+        } else if let Some(task) = self.dispatcher.next(client, clock::now()) {
             self.call(client, task);
         }
     }
@@ -74,7 +75,7 @@ impl<'a> Calls<'a> {
         let Some(task) = self.tasks[client].take() else { return };
         match result {
             Ok(Done { ending, phases }) => {
-                self.dispatcher.ended(&task, ending, &phases, Instant::now());
+                self.dispatcher.ended(&task, ending, &phases, clock::now());
             }
             Err(_) if self.dispatcher.is_closing() => {}
             Err(RequestError::Call(error @ (CallError::Stopped | CallError::NoProcedure(_)))) => {
@@ -95,7 +96,7 @@ impl<'a> Calls<'a> {
     /// Lets those begin who have waited and are to begin; how long to wait for the next of them, at
     /// most `longest`.
     fn begin_due(&mut self, longest: Duration) -> Duration {
-        let now = Instant::now();
+        let now = clock::now();
         while let Some((client, task)) = self.dispatcher.due(now) {
             self.call(client, task);
         }
@@ -135,7 +136,7 @@ impl Crowd for Calls<'_> {
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(()),
         }
         for _ in 1..ANSWERS {
-            let Ok(answer) = self.answers.try_recv() else { break };
+            let Some(answer) = self.answers.try_recv() else { break };
             self.take(answer);
         }
         Ok(())
@@ -159,9 +160,10 @@ impl Crowd for Calls<'_> {
         &self.losses
     }
 
-    /// The engine's workers are threads of our process; the clients are this one.
+    /// The engine's workers are threads of our process; the clients are this one. In virtual time
+    /// they take none.
     fn cpu(&self) -> Duration {
-        cpu(ClockId::ThreadCPUTime)
+        if is_virtual() { Duration::ZERO } else { cpu(ClockId::ThreadCPUTime) }
     }
 }
 

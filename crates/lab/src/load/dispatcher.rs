@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_gate::Class;
+use tidegate_runtime::clock;
 use tidegate_workload::workload::{Client, Transaction, Workload};
 use tidegate_workload::{Ending, Failure};
 
@@ -54,7 +55,7 @@ impl Dispatcher {
             first_kind: 0,
         };
         dispatcher.switch_to(&*options.workload, options.clients);
-        dispatcher.open(Instant::now());
+        dispatcher.open(clock::now());
         dispatcher
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use tidegate_runtime::clock;
 use tidegate_workload::Conflict;
 
 use super::dispatcher::Dispatcher;
@@ -127,7 +128,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
         cancel: &'a AtomicBool,
         progress: &'a mut dyn FnMut(&Progress),
     ) -> Self {
-        let now = Instant::now();
+        let now = clock::now();
         let pace = Pace { stage: Stage::Connecting, stage_began: now, reported: now, committed: 0 };
         let (server, intervals) = (None, Vec::new());
         LoadRun { options, cancel, progress, crowd, server, intervals, called: now, pace }
@@ -147,7 +148,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
         }
         self.tell_ready();
         self.enter(Stage::Warmup);
-        self.crowd.dispatcher().open(Instant::now());
+        self.crowd.dispatcher().open(clock::now());
         self.crowd.start();
         self.run_until(self.pace.stage_began + self.options.warmup)?;
 
@@ -157,7 +158,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
         let (cpu_before, waited_before) =
             (self.crowd.cpu(), self.crowd.dispatcher().records_waited());
         let phases = self.measure(then)?;
-        let now = Instant::now();
+        let now = clock::now();
         let (stragglers, oldest) = self.crowd.busy(now);
         let measured = MeasuredTime {
             clients,
@@ -238,7 +239,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
 
     fn enter(&mut self, stage: Stage) {
         self.crowd.enter(stage);
-        let now = Instant::now();
+        let now = clock::now();
         let committed = self.crowd.dispatcher().tally.total();
         self.pace = Pace { stage, stage_began: now, reported: now, committed };
     }
@@ -254,14 +255,14 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
             if place > 0 && self.is_enough() {
                 break;
             }
-            let began = Instant::now();
+            let began = clock::now();
             let before = self.crowd.dispatcher().tally.transactions;
             if place > 0 {
                 self.crowd.dispatcher().switch_to(&*phase.workload, self.options.clients);
             }
             deadline += phase.duration;
             self.measure_until(deadline, end)?;
-            let seconds = began.elapsed().as_secs_f64();
+            let seconds = (clock::now() - began).as_secs_f64();
             let transactions = self.crowd.dispatcher().tally.transactions - before;
             reports.push(PhaseReport {
                 workload: phase.workload.name(),
@@ -283,7 +284,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
             if next > deadline && !is_over {
                 return Ok(());
             }
-            let until_s = self.pace.stage_began.elapsed().as_secs_f64();
+            let until_s = (clock::now() - self.pace.stage_began).as_secs_f64();
             let interval = self.crowd.dispatcher().tally.end_interval(until_s);
             self.intervals.push(interval);
             if is_over {
@@ -308,7 +309,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
 
     fn run_until(&mut self, deadline: Instant) -> Result<(), LoadError> {
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(clock::now());
             if left.is_zero() || self.is_enough() {
                 return Ok(());
             }
@@ -330,7 +331,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
     /// Lets every client end; see the module's chapter on stragglers.
     fn drain(&mut self) -> Result<(), LoadError> {
         let deadline = self.pace.stage_began + DRAIN_BOUND;
-        while self.crowd.alive() > 0 && Instant::now() < deadline {
+        while self.crowd.alive() > 0 && clock::now() < deadline {
             self.turn(POLL_MAX)?;
         }
         Ok(())
@@ -341,7 +342,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
         if self.cancel.load(Ordering::Relaxed) {
             return Err(LoadError::Cancelled);
         }
-        let now = Instant::now();
+        let now = clock::now();
         if now.duration_since(self.pace.reported) >= PROGRESS_INTERVAL {
             self.report_progress(now);
         }

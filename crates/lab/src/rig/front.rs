@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_gate::{Adjustment, Control};
+use tidegate_runtime::{clock, processors};
 use tidegate_subject::connection::Connector;
 use tidegate_subject::database::{Clients, Database, Gate};
 use tidegate_subject::embedded::{Embedded, Service};
@@ -56,7 +57,7 @@ enum Route<'d> {
 impl<'d> Front<'d> {
     /// Begins a way without a limit: as many transactions at once as there are clients.
     pub(crate) fn direct(database: &'d dyn Database, clients: usize) -> Result<Self, RigError> {
-        let started = Instant::now();
+        let started = clock::now();
         let route = match database.clients() {
             Clients::Server(url) => Route::Straight(url.with_password()),
             Clients::Threads(connector) => Route::Threads(connector),
@@ -75,7 +76,7 @@ impl<'d> Front<'d> {
         database: &'d dyn Database,
         options: FrontOptions<'_>,
     ) -> Result<Self, RigError> {
-        let started = Instant::now();
+        let started = clock::now();
         let dbms = database.dbms();
         let route = match database.clients() {
             Clients::Server(url) if dbms.gate == Gate::Proxy => proxy(&url, options)?,
@@ -127,8 +128,7 @@ fn number_of(things: usize) -> u32 {
 
 /// The embedded engine's server, as it is told; the same as a proxy on this machine is by default.
 fn setting(control: Algorithm, start: Option<Mpl>, bounds: Bounds) -> Setting {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let cpus = number_of(cpus);
+    let cpus = number_of(processors());
     let resources = Resources { cpus, disks: 1 };
     let start =
         start.or_else(|| control.own_start(resources)).unwrap_or(Mpl::at_least_one(cpus * 2));
@@ -172,7 +172,7 @@ impl Front<'_> {
 
     /// Time since the start, as the journal counts it.
     pub(crate) fn age(&self) -> Duration {
-        self.started.elapsed()
+        clock::now() - self.started
     }
 
     /// CPU seconds used so far, where that can be told apart from the database's.

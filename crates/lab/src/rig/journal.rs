@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_control::Algorithm;
 use tidegate_gate::journal::{Decided, Journal};
 use tidegate_gate::{Adjustment, Control};
+use tidegate_runtime::clock;
 
 use super::RigError;
 
@@ -119,7 +120,7 @@ impl EngineJournal {
     pub(super) fn add(&self, adjustment: &Adjustment) {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if writer.failure.is_none() {
-            let at_s = writer.started.elapsed().as_secs_f64();
+            let at_s = (clock::now() - writer.started).as_secs_f64();
             let name = writer.control.name();
             let decided = Decided::new(at_s, EMBEDDED, name, adjustment.clone());
             writer.failure = writer.journal.add(&decided).err();

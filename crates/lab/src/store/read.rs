@@ -421,7 +421,7 @@ impl Store {
 /// The machine of an execution: its host, whatever else of it a start has seen. A simulated subject
 /// is in a time of its own, at the same time as nobody else.
 fn machine(mut host: String, subject: &str) -> String {
-    if subject == SubjectKind::Simulated.to_string() {
+    if subject.parse().is_ok_and(SubjectKind::is_virtual) {
         host.push_str(", in virtual time");
     }
     host

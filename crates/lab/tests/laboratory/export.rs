@@ -72,7 +72,7 @@ fn laboratory(place: &str) -> Laboratory {
 }
 
 /// Lines of fields; quotes are understood.
-fn csv(directory: &Path, table: &str) -> Vec<Vec<String>> {
+pub(crate) fn csv(directory: &Path, table: &str) -> Vec<Vec<String>> {
     let text = fs::read_to_string(directory.join(format!("{table}.csv"))).unwrap();
     let (mut lines, mut line, mut field, mut quoted) =
         (Vec::new(), Vec::new(), String::new(), false);

@@ -6,4 +6,5 @@ mod begun;
 mod experiment;
 mod export;
 mod hold;
+mod machine;
 mod support;

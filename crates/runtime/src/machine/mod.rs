@@ -256,6 +256,8 @@ enum Mode {
 struct Parts {
     processors: Box<dyn Processors>,
     disks: Disks,
+    /// How many processors.
+    count: usize,
     costs: Costs,
 }
 
@@ -281,6 +283,7 @@ impl State {
             Kind::Timed(hardware, seed) => Mode::Timed(Box::new(Parts {
                 processors: processors::of(hardware),
                 disks: Disks::new(hardware, *seed),
+                count: hardware.processors as usize,
                 costs: hardware.costs,
             })),
             Kind::Scheduled(strategy) => Mode::Scheduled(strategy.start()),
@@ -670,6 +673,13 @@ pub(crate) fn transfer(transfer: Transfer) {
 pub(crate) fn set_priority(priority: Priority) {
     settle(Duration::ZERO);
     with(|state| state.tasks[state.running].priority = priority);
+}
+
+pub(crate) fn processors() -> usize {
+    with(|state| match &state.mode {
+        Mode::Timed(parts) => parts.count,
+        Mode::Scheduled(_) => 1,
+    })
 }
 
 pub(crate) fn entropy() -> u64 {

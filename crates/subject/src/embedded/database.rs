@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tidegate_engine::FORMAT_VERSION;
 use tidegate_engine::disk::IoMode;
+use tidegate_engine::{FORMAT_VERSION, StoreOptions};
 use tidegate_workload::Dialect;
 use tidegate_workload::workload::Workload;
 
 use super::{Embedded, EmbeddedError, Isolation, Options, Probe};
-use crate::database::{Clients, Database, DatabaseError, Dbms, Gate, distinct};
+use crate::database::{Clients, Database, DatabaseError, Dbms, Gate};
 use crate::settings::{SettingError, Settings, unknown, wrong};
 
 /// See [`Dbms`].
@@ -45,6 +45,13 @@ impl Options {
         }
         Ok(Options { buffer_bytes, isolation })
     }
+
+    /// Returns the engine's options for a store with these.
+    pub(super) fn of_store(self) -> StoreOptions {
+        StoreOptions::default()
+            .buffer_bytes(self.buffer_bytes)
+            .buffer_bytes_max(self.buffer_bytes.max(StoreOptions::default().buffer_bytes_max))
+    }
 }
 
 impl Database for Embedded {
@@ -63,10 +70,7 @@ impl Database for Embedded {
         cancel: &AtomicBool,
     ) -> Result<(), DatabaseError> {
         *self = Embedded::start(self.options)?;
-        for workload in distinct(workloads) {
-            Embedded::load(self, &**workload, cancel)?;
-        }
-        Ok(())
+        Ok(self.load_all(workloads, cancel)?)
     }
 
     /// Writes all changed pages and takes a checkpoint.

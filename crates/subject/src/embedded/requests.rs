@@ -15,13 +15,14 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::Mutex;
 use slab::Slab;
 use thiserror::Error;
 use tidegate_engine::{StoreError, TxnError};
 use tidegate_engine_server::{CallError, Procedure};
+use tidegate_runtime::clock;
+use tidegate_runtime::sync::Mutex;
 use tidegate_workload::workload::Transaction;
 use tidegate_workload::{Ending, Failure};
 
@@ -77,7 +78,7 @@ impl Request {
     /// How long its phases took, the last up to now.
     fn phases(self) -> Vec<Duration> {
         let clock = self.clock.filter(|_| !self.is_again);
-        clock.map(|mut clock| clock.read(Instant::now()).to_vec()).unwrap_or_default()
+        clock.map(|mut clock| clock.read(clock::now()).to_vec()).unwrap_or_default()
     }
 }
 
@@ -141,8 +142,8 @@ pub(super) fn procedure(
             let why = "find a transaction by its number";
             return Err(refusal(why, io::ErrorKind::InvalidInput.into()));
         };
-        let mut clock = PhaseClock::new(Instant::now());
-        let (answer, failure) = match sql::run(transaction, &catalog, request, &mut clock) {
+        let mut phases = PhaseClock::new(clock::now());
+        let (answer, failure) = match sql::run(transaction, &catalog, request, &mut phases) {
             Ok(Ending::Commit) => (Ok(Vec::new()), None),
             Ok(Ending::Rollback) => (Ok(ROLLED_BACK.to_vec()), None),
             Err(RunError::Engine(error)) => (Err(error), None),
@@ -151,7 +152,7 @@ pub(super) fn procedure(
                 (Err(error), Some(failure))
             }
         };
-        waiting.ran(number, clock, failure);
+        waiting.ran(number, phases, failure);
         answer
     })
 }
@@ -177,7 +178,7 @@ mod tests {
             let number = waiting.add(client.next());
             for _ in 0..runs {
                 assert!(waiting.run(number).is_some());
-                waiting.ran(number, PhaseClock::new(Instant::now()), None);
+                waiting.ran(number, PhaseClock::new(clock::now()), None);
             }
             let done = outcome(Ok(Vec::new()), waiting.remove(number)).unwrap();
             assert_eq!((done.ending, done.phases.len()), (Ending::Commit, phases), "{runs} runs");

@@ -92,7 +92,7 @@ fn every_transaction_is_done_whole_and_once() {
     store.level(&[]).unwrap();
     let sums = sums(&store);
     assert!(sums.consistent() && sums.history_rows == 320, "seed {SEED}: {sums:?}");
-    let directory = store.directory().to_owned();
+    let directory = store.directory().unwrap().to_owned();
     assert!(directory.exists());
     store.stop().unwrap();
     assert!(!directory.exists());
@@ -200,7 +200,7 @@ fn a_panic_leaves_nothing_behind() {
     let mut directory = PathBuf::new();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let store = store();
-        store.directory().clone_into(&mut directory);
+        store.directory().unwrap().clone_into(&mut directory);
         assert!(directory.exists());
         let _service = serve(&store, 1);
         panic!("on purpose");

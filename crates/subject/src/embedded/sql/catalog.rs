@@ -25,8 +25,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
 use tidegate_engine::{Direction, Store, TreeHandle, TxnOptions};
+use tidegate_runtime::sync::RwLock;
 use tidegate_workload::{Column, Table, Value};
 
 use super::ast::Source;

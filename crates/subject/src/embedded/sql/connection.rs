@@ -1,9 +1,10 @@
 //! Statements run within a transaction of the engine; transactions of a workload run on a store.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use tidegate_engine::{Store, Transaction, TxnError, TxnOptions};
+use tidegate_runtime::work::{self, Operation};
+use tidegate_runtime::{clock, thread};
 use tidegate_workload::workload::Transaction as Work;
 use tidegate_workload::{
     Connection, Dialect, Ending, Failure, Reply, Session, Statement, Value, Wants, finish,
@@ -49,7 +50,10 @@ impl Connection for SqlConnection<'_> {
     ) -> Result<Reply, Failure> {
         self.error = None;
         let sql = statement.sql(Dialect::Embedded);
-        execute(self.transaction, self.catalog, &sql, values, wants).map_err(|error| {
+        work::count(Operation::Statement, 1);
+        let reply = execute(self.transaction, self.catalog, &sql, values, wants);
+        thread::settle();
+        reply.map_err(|error| {
             let failure = error.failure();
             if let SqlError::Engine(error) = error {
                 self.error = Some(error);
@@ -60,7 +64,7 @@ impl Connection for SqlConnection<'_> {
 
     fn phase(&mut self, number: usize) {
         if let Some(clock) = &mut self.clock {
-            clock.enter(number, Instant::now());
+            clock.enter(number, clock::now());
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A statement run by its plan.
 
 use tidegate_engine::{Transaction, TxnError};
+use tidegate_runtime::work::{self, Operation};
 use tidegate_workload::{Reply, Value, Wants};
 
 use super::aggregate::Groups;
@@ -32,7 +33,10 @@ pub(super) fn execute(
         Plan::Delete(deleting) => write::delete(transaction, deleting, given),
     };
     match count {
-        Ok(count) => Ok(Reply { count, ..Reply::default() }),
+        Ok(count) => {
+            work::count(Operation::Row, count);
+            Ok(Reply { count, ..Reply::default() })
+        }
         Err(error @ SqlError::Engine(TxnError::Conflict(_))) => Err(error),
         Err(error) => {
             transaction.roll_back_to(savepoint)?;
@@ -53,10 +57,16 @@ fn select(
     }
     let mut reader = Reader::new(transaction, &plan.reading, given)?;
     match &plan.grouping {
-        None => reader.read(&mut |row, _| answer.take(row))?,
+        None => reader.read(&mut |row, _| {
+            work::count(Operation::Row, 1);
+            answer.take(row)
+        })?,
         Some(grouping) => {
             let mut groups = Groups::new(grouping, given);
-            reader.read(&mut |row, _| groups.take(row))?;
+            reader.read(&mut |row, _| {
+                work::count(Operation::Row, 1);
+                groups.take(row)
+            })?;
             groups.end(|row| answer.take(row))?;
         }
     }

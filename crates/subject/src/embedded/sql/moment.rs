@@ -1,11 +1,13 @@
 //! Moments: microseconds since 1970, in Greenwich.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
+
+use tidegate_runtime::clock;
 
 /// Now.
 pub(super) fn now() -> i64 {
     // A clock that was never set may be before 1970.
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = clock::date().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).expect("the clock is before the year 294,000")
 }
 

@@ -1,0 +1,180 @@
+//! The embedded engine on a machine in virtual time: what the machine consists of, by settings.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tidegate_runtime::work::{Costs, Operation};
+use tidegate_runtime::{Discipline, Hardware, Service};
+
+use super::Options;
+use crate::settings::{SettingError, Settings, unknown, wrong};
+
+const DBMS: &str = "the embedded engine in virtual time";
+
+const KNOWN: &str = "buffer_bytes, quantum, data_disks, stripe_bytes, data_disk, log_disk, and the \
+                     costs of work in nanoseconds: statement_ns, row_ns, transaction_ns, \
+                     page_visit_ns, comparison_ns, page_load_ns, page_write_ns, page_split_ns, \
+                     lock_ns, log_record_ns, log_byte_ns, wake_up_ns, system_call_ns";
+
+/// What work costs where the settings do not say it, in nanoseconds. They are of the order of what
+/// a processor of 2020 takes, and not fitted to one.
+const COSTS: [(Operation, f64); 13] = [
+    (Operation::Statement, 4_000.0),
+    (Operation::Row, 800.0),
+    (Operation::Transaction, 3_000.0),
+    (Operation::PageVisit, 150.0),
+    (Operation::Comparison, 10.0),
+    (Operation::PageLoad, 3_000.0),
+    (Operation::PageWrite, 2_500.0),
+    (Operation::PageSplit, 8_000.0),
+    (Operation::Lock, 150.0),
+    (Operation::LogRecord, 300.0),
+    (Operation::LogByte, 0.5),
+    (Operation::WakeUp, 2_000.0),
+    (Operation::SystemCall, 1_000.0),
+];
+
+/// A disk with an arm: 7,200 turns a minute, seeks of 0.5 to 16.5 ms, 100 MB/s.
+const HDD: Service = Service::Rotating {
+    seek_min: Duration::from_micros(500),
+    seek_max: Duration::from_micros(16_500),
+    revolution: Duration::from_micros(8_333),
+    bytes_per_s: 1e8,
+};
+
+/// A disk of flash memory: 100 µs, 500 MB/s.
+const SSD: Service = Service::Constant { latency: Duration::from_micros(100), bytes_per_s: 5e8 };
+
+/// A store's options, and the machine that it is on.
+#[derive(Clone, Debug)]
+pub struct MachineOptions {
+    /// The store's.
+    pub store: Options,
+    /// The machine's.
+    pub hardware: Hardware,
+}
+
+impl MachineOptions {
+    /// Returns what settings say of a machine with so many processors.
+    ///
+    /// `data_disk` and `log_disk` are `none`, `hdd`, `ssd`, or a time such as `8ms` that each
+    /// transfer takes; by default `none` and `2ms`. `quantum` is a time; without it processors are
+    /// shared.
+    ///
+    /// # Errors
+    /// A name that there is not, or a value that is not one.
+    pub fn new(settings: &Settings, processors: u32) -> Result<MachineOptions, SettingError> {
+        let mut hardware = Hardware::with_processors(processors.max(1));
+        hardware.log = time("log_disk", "2ms")?;
+        for (operation, cost) in COSTS {
+            hardware.costs.0[operation as usize] = cost;
+        }
+        let mut of_store = BTreeMap::new();
+        for (name, value) in &settings.named {
+            match name.as_str() {
+                "quantum" => hardware.discipline = Discipline::Quantum(quantum(value)?),
+                "data_disks" => hardware.data_disks = count(name, value)?,
+                "stripe_bytes" => hardware.stripe_bytes = count(name, value)?.into(),
+                "data_disk" => hardware.data = time(name, value)?,
+                "log_disk" => hardware.log = time(name, value)?,
+                "buffer_bytes" => {
+                    of_store.insert(name.clone(), value.clone());
+                }
+                _ => set_cost(&mut hardware.costs, name, value)?,
+            }
+        }
+        let of_store = Settings { named: of_store, isolation: settings.isolation.clone() };
+        Ok(MachineOptions { store: Options::new(&of_store)?, hardware })
+    }
+}
+
+fn set_cost(costs: &mut Costs, name: &str, value: &str) -> Result<(), SettingError> {
+    let named = |operation: &&Operation| name.strip_suffix("_ns") == Some(operation.name());
+    let operation = Operation::ALL.iter().find(named);
+    let operation = operation.ok_or_else(|| unknown(DBMS, name, KNOWN))?;
+    let cost = value.parse().ok().filter(|cost: &f64| cost.is_finite() && *cost >= 0.0);
+    costs.0[*operation as usize] =
+        cost.ok_or_else(|| wrong(name, value, "a number of nanoseconds, 0 or above"))?;
+    Ok(())
+}
+
+fn count(name: &str, value: &str) -> Result<u32, SettingError> {
+    let count = value.parse().ok().filter(|count| *count >= 1);
+    count.ok_or_else(|| wrong(name, value, "a whole number of at least 1"))
+}
+
+/// Reads a number with the unit of its time, up to an hour.
+fn duration(text: &str) -> Option<Duration> {
+    const UNITS: [(&str, f64); 4] = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+    let (number, unit) = UNITS.iter().find_map(|(unit, seconds)| {
+        Some((text.strip_suffix(unit)?.trim().parse::<f64>().ok()?, seconds))
+    })?;
+    let seconds = number * unit;
+    (0.0..=3_600.0).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
+}
+
+fn quantum(value: &str) -> Result<Duration, SettingError> {
+    let quantum = duration(value).filter(|quantum| !quantum.is_zero());
+    quantum.ok_or_else(|| wrong("quantum", value, "a time such as 3ms"))
+}
+
+fn time(name: &str, value: &str) -> Result<Service, SettingError> {
+    Ok(match value {
+        "none" => Service::None,
+        "hdd" => HDD,
+        "ssd" => SSD,
+        other => {
+            let latency = duration(other)
+                .ok_or_else(|| wrong(name, value, "none, hdd, ssd, or a time such as 8ms"))?;
+            Service::Constant { latency, bytes_per_s: f64::INFINITY }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(named: &[(&str, &str)]) -> Result<MachineOptions, SettingError> {
+        let named = named.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+        MachineOptions::new(&Settings { named, isolation: None }, 3)
+    }
+
+    #[test]
+    fn settings_say_what_the_machine_consists_of() {
+        let found = options(&[
+            ("data_disks", "4"),
+            ("data_disk", "hdd"),
+            ("log_disk", "1.5ms"),
+            ("quantum", "3ms"),
+            ("lock_ns", "99.5"),
+            ("buffer_bytes", "65536"),
+        ])
+        .unwrap();
+        let Hardware { processors, discipline, data_disks, data, log, costs, .. } = found.hardware;
+        assert_eq!((processors, data_disks, data), (3, 4, HDD));
+        assert_eq!(discipline, Discipline::Quantum(Duration::from_millis(3)));
+        let latency = Duration::from_micros(1_500);
+        assert_eq!(log, Service::Constant { latency, bytes_per_s: f64::INFINITY });
+        assert!((costs.0[Operation::Lock as usize] - 99.5).abs() < 1e-9);
+        assert!((costs.0[Operation::Statement as usize] - 4_000.0).abs() < 1e-9);
+        assert_eq!(found.store.buffer_bytes, 65_536);
+    }
+
+    #[test]
+    fn what_is_no_setting_is_refused_with_what_there_is() {
+        for (name, value, part) in [
+            ("disks", "4", "data_disks"),
+            ("data_disks", "0", "at least 1"),
+            ("data_disk", "tape", "none, hdd, ssd"),
+            ("data_disk", "-8ms", "none, hdd, ssd"),
+            ("quantum", "0ms", "such as 3ms"),
+            ("lock_ns", "-1", "0 or above"),
+            ("lock_ns", "NaN", "0 or above"),
+            ("buffer_bytes", "many", "number of bytes"),
+        ] {
+            let error = options(&[(name, value)]).unwrap_err().to_string();
+            assert!(error.contains(part), "{name}: {error}");
+        }
+    }
+}
