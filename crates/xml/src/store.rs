@@ -79,7 +79,7 @@ use self::recent::Recent;
 use self::record::{push_number, take_number};
 use self::vocabulary::Vocabulary;
 use crate::label::{Label, LabelError, LabelRules, MalformedLabel};
-use crate::parse::ParseError;
+use crate::parse::{ParseError, Position};
 use crate::serialize::SerializeError;
 
 pub use self::check::Problem;
@@ -122,6 +122,14 @@ pub enum XmlStoreError {
     /// A document cannot be written as text.
     #[error(transparent)]
     Serialize(#[from] SerializeError),
+    /// A document that is loaded goes beyond a limit of the store. Nothing of it is stored.
+    #[error("{position}: {error}")]
+    At {
+        /// The end of what is beyond the limit.
+        position: Position,
+        /// Which limit.
+        error: Box<XmlStoreError>,
+    },
     /// There is no label for a new node, mostly because it would be too long: the node is too deep.
     #[error(
         "{0}; for deeper documents, load with a larger `DocumentOptions::label_max`, which may be \
@@ -225,6 +233,16 @@ impl XmlStoreError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, XmlStoreError::Engine(error) if error.is_retryable())
+    }
+
+    /// Adds the place in the document's text to an error that its content is the reason for.
+    fn at(self, position: Position) -> XmlStoreError {
+        match self {
+            XmlStoreError::Label(_) | XmlStoreError::ContentTooLong(_) => {
+                XmlStoreError::At { position, error: Box::new(self) }
+            }
+            error => error,
+        }
     }
 
     /// Returns whether there is no store in the directory that was to be opened.
@@ -428,6 +446,45 @@ impl XmlStore {
 
     /// Begins a transaction that locks documents as `granularity` says. Transactions of all
     /// granularities may be under way at the same time.
+    ///
+    /// Two transactions that update items of one list beside each other, the second of which locks
+    /// items as a whole. They know the items from before: to go from node to node reads the list,
+    /// which keeps others from changing it.
+    ///
+    /// ```
+    /// # use std::ops::ControlFlow;
+    /// # use tidegate_engine::TxnOptions;
+    /// # use tidegate_xml::label::Label;
+    /// # use tidegate_xml::name::QName;
+    /// # use tidegate_xml::store::{
+    /// #     DocumentOptions, LockEscalation, LockGranularity, NewNode, Place, XmlStore,
+    /// # };
+    /// # use tidegate_xml::tree::Tree;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let parent = tempfile::tempdir()?;
+    /// # let store = XmlStore::open_or_create(parent.path().join("store"))?;
+    /// # let text = &b"<shop><item/><item/></shop>"[..];
+    /// # store.load("shop", DocumentOptions::default(), text, |_| ControlFlow::Continue(()))?;
+    /// # let before = store.begin();
+    /// # let list = before.document("shop")?;
+    /// # let items: Vec<Label> = list.children(&Label::root())?.collect::<Result<_, _>>()?;
+    /// # drop(list);
+    /// # drop(before);
+    /// // From 1,920 requests below the root element, 960 below an item, and so on.
+    /// store.set_lock_escalation(Some(LockEscalation::MODERATE));
+    /// let one = store.begin_locking(LockGranularity::Nodes, TxnOptions::default());
+    /// let other = store.begin_locking(LockGranularity::NodesToLevel(1), TxnOptions::default());
+    /// let (shop, same) = (one.document("shop")?, other.document("shop")?);
+    /// let sold = QName::local("sold");
+    /// shop.insert(&Place::Last(items[0].clone()), NewNode::Element(&sold))?;
+    /// same.insert(&Place::Last(items[1].clone()), NewNode::Element(&sold))?;
+    /// # drop((shop, same));
+    /// one.commit()?;
+    /// other.commit()?;
+    /// assert_eq!(store.node_lock_statistics().escalations, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn begin_locking(
         &self,
@@ -612,6 +669,29 @@ impl XmlTransaction<'_> {
     }
 
     /// Returns a place to roll back to.
+    ///
+    /// ```
+    /// # use std::ops::ControlFlow;
+    /// # use tidegate_xml::label::Label;
+    /// # use tidegate_xml::store::{DocumentOptions, Place, XmlStore};
+    /// # use tidegate_xml::tree::Tree;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let parent = tempfile::tempdir()?;
+    /// # let store = XmlStore::open_or_create(parent.path().join("store"))?;
+    /// # let text = &b"<list/>"[..];
+    /// # store.load("d", DocumentOptions::default(), text, |_| ControlFlow::Continue(()))?;
+    /// let transaction = store.begin();
+    /// let document = transaction.document_to_update("d")?;
+    /// document.insert_xml(&Place::Last(Label::root()), &b"kept"[..])?;
+    /// let savepoint = transaction.savepoint();
+    /// document.insert_xml(&Place::Last(Label::root()), &b" and not kept"[..])?;
+    /// transaction.roll_back_to(savepoint)?;
+    /// assert_eq!(document.string_value(&Label::root())?, "kept");
+    /// # drop(document);
+    /// transaction.commit()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn savepoint(&self) -> Savepoint {
         self.inner.borrow().savepoint()

@@ -1,6 +1,5 @@
 //! `tidegate xml load`.
 
-use std::error::Error;
 use std::io::{self, Write};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
@@ -8,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use serde_json::json;
+use tidegate_xml::parse::{Limits, ParseError, ParseErrorKind};
 use tidegate_xml::store::{
     DocumentOptions, IndexDefinition, InnerNodes, LoadOptions, LoadPhase, Progress, XmlStore,
     XmlStoreError,
@@ -63,7 +63,7 @@ pub(crate) struct LoadArguments {
 
     /// Longest label of a node in bytes; deeper documents need longer ones
     #[arg(long, value_name = "BYTES", default_value = "500")]
-    #[arg(value_parser = clap::value_parser!(u16).range(16..=500))]
+    #[arg(value_parser = clap::value_parser!(u16).range(16..=1000))]
     label_max: u16,
 
     /// Distance of the labels of neighbours: a greater one leaves room for insertions
@@ -74,8 +74,49 @@ pub(crate) struct LoadArguments {
     #[arg(long)]
     virtual_inner_nodes: bool,
 
+    /// Limit to change for documents that are trusted; may be repeated
+    ///
+    /// Limits are depth, attributes, name_length, markup, namespaces and expansion. docs/xml.md
+    /// describes them.
+    #[arg(long = "limit", value_name = "LIMIT=N", value_parser = limit)]
+    #[expect(clippy::doc_markdown, reason = "help of the command line is no Markdown")]
+    limits: Vec<Limit>,
+
     #[command(flatten)]
     format: FormatOption,
+}
+
+/// A limit and its new value.
+#[derive(Clone, Debug)]
+struct Limit(fn(&mut Limits) -> &mut usize, usize);
+
+fn limit(text: &str) -> Result<Limit, String> {
+    let (name, value) = assignment(text)?;
+    let field: fn(&mut Limits) -> &mut usize = match name.as_str() {
+        "depth" => |limits| &mut limits.depth,
+        "attributes" => |limits| &mut limits.attributes,
+        "name_length" => |limits| &mut limits.name_length,
+        "markup" => |limits| &mut limits.markup,
+        "namespaces" => |limits| &mut limits.namespaces,
+        "expansion" => |limits| &mut limits.expansion,
+        _ => return Err(format!("there is no limit {name}; `--help` names them")),
+    };
+    let value =
+        value.parse().map_err(|_| format!("expected a number of at most {}", usize::MAX))?;
+    Ok(Limit(field, value))
+}
+
+/// Returns how a limit of the library is changed on the command line.
+fn advice(error: &XmlStoreError) -> String {
+    match error {
+        XmlStoreError::Parse(ParseError { kind: ParseErrorKind::Limit { field, .. }, .. }) => {
+            format!(" by --limit {field}=N")
+        }
+        XmlStoreError::At { error, .. } if matches!(**error, XmlStoreError::Label(_)) => {
+            "; here by --label-max BYTES, up to 1000".to_owned()
+        }
+        _ => String::new(),
+    }
 }
 
 fn index(text: &str) -> Result<(String, IndexDefinition), String> {
@@ -101,7 +142,7 @@ pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
             Ok(input) => jobs.push(Job { path, name, input }),
             Err(error) => {
                 failed += 1;
-                refuse(arguments, &mut lines, (path, &name), &error)?;
+                refuse(arguments, &mut lines, (path, &name), &error.to_string())?;
             }
         }
     }
@@ -169,7 +210,8 @@ fn load_all(
             Ok(loaded) => accept(arguments, lines, (path, &name), loaded)?,
             Err(error) => {
                 failed += 1;
-                refuse(arguments, lines, (path, &name), &error)?;
+                let text = error.to_string() + &advice(&error);
+                refuse(arguments, lines, (path, &name), &text)?;
             }
         }
     }
@@ -184,6 +226,10 @@ fn load(
     input: Input<'_>,
     cancel: &AtomicBool,
 ) -> Result<Progress, XmlStoreError> {
+    let mut limits = Limits::default();
+    for Limit(field, value) in &arguments.limits {
+        *field(&mut limits) = *value;
+    }
     let options = LoadOptions {
         document: DocumentOptions {
             label_max: arguments.label_max,
@@ -196,6 +242,7 @@ fn load(
             },
         },
         indexes: arguments.indexes.clone(),
+        limits,
         input_bytes: input.length(),
         ..LoadOptions::default()
     };
@@ -235,7 +282,7 @@ fn refuse(
     arguments: &LoadArguments,
     lines: &mut Lines,
     (path, name): (&Path, &str),
-    error: &dyn Error,
+    error: &str,
 ) -> Result<(), Failure> {
     // Who closed standard error does not want to know.
     let _ = writeln!(io::stderr(), "error: {}: {error}; it is not loaded", path.display());
@@ -243,7 +290,7 @@ fn refuse(
         lines.json(&json!({
             "file": path.to_string_lossy(),
             "document": name,
-            "error": error.to_string(),
+            "error": error,
         }))?;
     }
     Ok(())

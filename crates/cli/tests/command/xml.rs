@@ -177,7 +177,14 @@ fn wrong_input_is_refused_with_what_to_do() {
     fs::write(play.0.path().join("empty.xml"), "").unwrap();
     fs::create_dir(play.0.path().join("folder")).unwrap();
     fs::write(play.0.path().join("folder/letter"), "x").unwrap();
-    let cases: [(i32, &[&str], &str); 22] = [
+    let deep = "<a>".repeat(600) + &"</a>".repeat(600);
+    fs::write(play.0.path().join("deep.xml"), deep).unwrap();
+    let cases: [(i32, &[&str], &str); 27] = [
+        (1, &["load", "s", "deep.xml"], "deep.xml: line 1, column"),
+        (1, &["load", "s", "deep.xml"], "by --label-max BYTES, up to 1000; it is not loaded"),
+        (1, &["load", "t", "deep.xml", "--limit", "depth=500"], "by --limit depth=N; it is not"),
+        (2, &["load", "t", "deep.xml", "--limit", "width=500"], "there is no limit width"),
+        (1, &["update", "s", "shop.xml", "set-attribute", "//b", "xmlns", "u"], "is no attribute"),
         (1, &["load", "s", "bad.xml"], "bad.xml: line 2, column 6"),
         (1, &["load", "s", "empty.xml"], "the document ends before its root element"),
         (1, &["load", "s", "folder"], "it is a directory; name the files in it"),
@@ -211,6 +218,8 @@ fn wrong_input_is_refused_with_what_to_do() {
     }
     assert_eq!(fs::read_dir(play.0.path().join("folder")).unwrap().count(), 1);
     assert_eq!(play.done(&["list", "s"]), "shop.xml\n");
+    play.done(&["load", "t", "deep.xml", "--limit", "depth=600", "--label-max", "1000"]);
+    assert_eq!(play.done(&["query", "t", "deep.xml", "count(//a)"]), "600\n");
     assert_eq!(play.done(&["dump", "s", "shop.xml", "//b"]), "<b xmlns:p=\"urn:p\">two</b>\n");
 }
 

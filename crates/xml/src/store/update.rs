@@ -20,8 +20,8 @@ use super::record::{Record, RecordKind};
 use super::{Document, XmlStoreError};
 use crate::label::Label;
 use crate::name::QName;
-use crate::parse::XMLNS_NAMESPACE;
 use crate::parse::chars::{first_forbidden, is_name};
+use crate::parse::{XML_NAMESPACE, XMLNS_NAMESPACE};
 use crate::tree::{Kind, Tree};
 
 /// Where a node is inserted.
@@ -173,7 +173,7 @@ impl Document<'_> {
     ) -> Result<Label, XmlStoreError> {
         let _operation = self.begin(|| self.lock_attribute(element, name, false))?;
         let above = self.element(element)?.pcr;
-        check_name(name)?;
+        check_attribute_name(element, name)?;
         check_content(Kind::Attribute, value)?;
         if let Some(attribute) = self.attribute(element, name)? {
             self.set_value(&attribute, value)?;
@@ -233,6 +233,7 @@ impl Document<'_> {
         match old.kind {
             RecordKind::Element => {}
             RecordKind::Attribute => {
+                check_attribute_name(&parent, name)?;
                 let same = self.attribute(&parent, name)?;
                 if same.is_some_and(|other| other != *node) {
                     return Err(not_possible(node, "the element has an attribute of that name"));
@@ -469,12 +470,26 @@ pub(super) fn check_child(parent: &Label, kind: RecordKind) -> Result<(), XmlSto
 }
 
 fn check_name(name: &QName) -> Result<(), XmlStoreError> {
-    let is_prefix = name.prefix.is_empty() || (is_name(&name.prefix) && !name.namespace.is_empty());
+    let is_prefix = match &*name.prefix {
+        "" => true,
+        "xml" => *name.namespace == *XML_NAMESPACE,
+        "xmlns" => false,
+        prefix => is_name(prefix) && !name.namespace.is_empty(),
+    };
     if is_name(&name.local) && is_prefix && *name.namespace != *XMLNS_NAMESPACE {
         Ok(())
     } else {
         Err(XmlStoreError::Name(name.to_string()))
     }
+}
+
+/// Refuses what would declare a namespace when it is written.
+fn check_attribute_name(element: &Label, name: &QName) -> Result<(), XmlStoreError> {
+    if name.prefix.is_empty() && *name.local == *"xmlns" {
+        let what = "xmlns declares a namespace and is no attribute; choose another name";
+        return Err(not_possible(element, what));
+    }
+    check_name(name)
 }
 
 fn check_target(name: &QName) -> Result<(), XmlStoreError> {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use tidegate_engine::{Store, TxnOptions};
 use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
-use tidegate_xml::parse::Event;
+use tidegate_xml::parse::{Event, Limits};
 use tidegate_xml::serialize::XmlWriter;
 use tidegate_xml::store::{
     DocumentOptions, IndexDefinition, InnerNodes, LoadOptions, LoadPhase, Progress, XmlStore,
@@ -369,4 +369,34 @@ fn threads_load_change_and_drop_documents_at_the_same_time() {
     assert_eq!(store.documents().unwrap().len(), 16);
     assert_eq!(store.engine().trees().len(), 4 + 16);
     store.engine().check().unwrap();
+}
+
+#[test]
+fn what_goes_beyond_a_limit_is_refused_with_its_place_unless_the_limit_is_raised() {
+    let store = new_store(14);
+    let go_on = |_| ControlFlow::Continue(());
+    let deep = format!("<r>\n{}{}</r>", "<a>".repeat(30), "</a>".repeat(30));
+    let document = DocumentOptions { label_max: 20, ..DocumentOptions::default() };
+    let refused = store.load("d", document, deep.as_bytes(), go_on).unwrap_err();
+    let XmlStoreError::At { position, error } = &refused else { panic!("{refused}") };
+    assert!(matches!(**error, XmlStoreError::Label(_)), "{error}");
+    // The twentieth element in the root element ends there.
+    assert_eq!((position.line, position.column), (2, 61), "{refused}");
+    store.load("d", LoadOptions::default(), deep.as_bytes(), go_on).unwrap();
+
+    let limits = Limits { depth: 20, ..Limits::default() };
+    let refused =
+        store.load("e", LoadOptions { limits, ..LoadOptions::default() }, deep.as_bytes(), go_on);
+    assert!(matches!(refused, Err(XmlStoreError::Parse(_))), "{refused:?}");
+    assert_eq!(store.documents().unwrap(), ["d"]);
+    let mut wide = "<r".to_owned();
+    for number in 0..2_000 {
+        write!(wide, " a{number}=''").unwrap();
+    }
+    wide.push_str("/>");
+    assert!(load(&store, "e", &wide).is_err());
+    let limits = Limits { attributes: 2_000, ..Limits::default() };
+    store
+        .load("e", LoadOptions { limits, ..LoadOptions::default() }, wide.as_bytes(), go_on)
+        .unwrap();
 }

@@ -40,8 +40,9 @@ fn store_of_large_pages() -> XmlStore {
 /// A document of so many levels, more than default labels can name.
 fn deep(levels: usize) {
     let refused = load(&new_store(1), "d", &nested(levels));
-    let too_long = matches!(refused, Err(XmlStoreError::Label(LabelError::TooLong { .. })));
-    assert!(too_long, "{refused:?}");
+    let Err(XmlStoreError::At { position, error }) = refused else { panic!("{refused:?}") };
+    let too_long = matches!(*error, XmlStoreError::Label(LabelError::TooLong { .. }));
+    assert!(too_long && position.line == 1 && position.column > 500, "{position}: {error}");
     let store = store_of_large_pages();
     let options = DocumentOptions { label_max: 8_000, ..DocumentOptions::default() };
     let go_on = |_| ControlFlow::Continue(());

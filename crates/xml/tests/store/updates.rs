@@ -147,7 +147,21 @@ fn what_xml_does_not_allow_is_refused(inner: InnerNodes) {
         local: "p".into(),
         namespace: "http://www.w3.org/2000/xmlns/".into(),
     };
+    let [xml, other] = ["xml", "xmlns"].map(|prefix| QName {
+        prefix: prefix.into(),
+        local: "p".into(),
+        namespace: "urn:p".into(),
+    });
+    document.set_attribute(&root, &QName::local("k"), "v").unwrap();
+    let attribute = document.attribute(&root, &QName::local("k")).unwrap().unwrap();
+    let declaration = QName::local("xmlns");
     for refused in [
+        document.set_attribute(&root, &declaration, "urn:p").map(|_| ()),
+        document.rename(&attribute, &declaration),
+        document.set_attribute(&root, &xml, "u").map(|_| ()),
+        document.rename(&root, &xml),
+        document.set_attribute(&root, &other, "u").map(|_| ()),
+        insert(NewNode::Element(&other)),
         insert(NewNode::Element(&bad_name)),
         insert(NewNode::Text("")),
         insert(NewNode::Text("\u{1}")),
@@ -168,6 +182,7 @@ fn what_xml_does_not_allow_is_refused(inner: InnerNodes) {
         let error = refused.unwrap_err();
         assert!(!matches!(error, XmlStoreError::Engine(_)), "{error}");
     }
+    assert!(document.remove_attribute(&root, &QName::local("k")).unwrap());
     document.delete(&children[0]).unwrap();
     let gone = document.kind(&children[0]).unwrap_err();
     assert!(matches!(gone, XmlStoreError::NoSuchNode(_)), "{gone}");

@@ -55,6 +55,29 @@ impl XmlStore {
     /// A build that was ended by an error or a crash goes on if this is called again with the same
     /// name and definition. Until then updates keep what there is of the index up to date.
     ///
+    /// ```
+    /// # use std::ops::ControlFlow;
+    /// # use tidegate_xml::store::{DocumentOptions, XmlStore};
+    /// # use tidegate_xml::tree::Tree;
+    /// # use tidegate_xml::xpath::{Environment, Prefixes, Query};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let parent = tempfile::tempdir()?;
+    /// # let store = XmlStore::open_or_create(parent.path().join("store"))?;
+    /// # let text = &b"<shop><price>7</price><price>20</price></shop>"[..];
+    /// # store.load("shop", DocumentOptions::default(), text, |_| ControlFlow::Continue(()))?;
+    /// let definition = "cas number //price/text()".parse()?;
+    /// store.create_index("shop", "prices", &definition, |_| ControlFlow::Continue(()))?;
+    /// let transaction = store.begin();
+    /// let document = transaction.document("shop")?;
+    /// let query = Query::parse("count(//price[text() < 10])", &Prefixes::new())?;
+    /// let environment = Environment::default();
+    /// assert!(query.explain(&document, &environment).contains("index prices"));
+    /// assert_eq!(query.number(&document, &document.root()?, &environment)?, 1.0);
+    /// assert_eq!(document.check()?, []);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`XmlStoreError::NoSuchDocument`], [`XmlStoreError::IndexName`],
     /// [`XmlStoreError::IndexExists`], [`XmlStoreError::IndexKeys`],

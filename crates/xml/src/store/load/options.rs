@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use crate::parse::Limits;
 use crate::store::{DocumentOptions, IndexDefinition};
 
 /// How [`XmlStore::load`](crate::store::XmlStore::load) loads a document. The default has no
@@ -14,6 +15,8 @@ pub struct LoadOptions {
     pub document: DocumentOptions,
     /// Names and definitions of the indexes that are made with the document.
     pub indexes: Vec<(String, IndexDefinition)>,
+    /// How large the parts of the document may be.
+    pub limits: Limits,
     /// Length of the text, in bytes, if it is known: so that [`Progress::left`] can be told.
     pub input_bytes: Option<u64>,
     /// Memory in which the entries of all indexes together are sorted, in bytes. What does not fit
@@ -29,6 +32,7 @@ impl Default for LoadOptions {
         LoadOptions {
             document: DocumentOptions::default(),
             indexes: Vec::new(),
+            limits: Limits::default(),
             input_bytes: None,
             sort_bytes: 16 << 20,
             threads: available_parallelism().map_or(1, NonZero::get),

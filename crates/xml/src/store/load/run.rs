@@ -93,8 +93,9 @@ impl XmlStore {
     /// # Errors
     /// [`XmlStoreError::DocumentExists`], [`XmlStoreError::DocumentName`],
     /// [`XmlStoreError::IndexName`], [`XmlStoreError::IndexExists`] if two indexes have one name,
-    /// [`XmlStoreError::IndexKeys`], [`XmlStoreError::Cancelled`], those of the parser, or the
-    /// store cannot write: nothing is stored.
+    /// [`XmlStoreError::IndexKeys`], [`XmlStoreError::Cancelled`], those of the parser,
+    /// [`XmlStoreError::At`] for a node that is too deep or too long, or the store cannot write:
+    /// nothing is stored.
     pub fn load(
         &self,
         name: &str,
@@ -158,7 +159,7 @@ impl XmlStore {
     ) -> Result<(), XmlStoreError> {
         let entries = AtomicU64::new(0);
         let batches = Batches {
-            reader: XmlReader::new(input),
+            reader: XmlReader::with_limits(input, options.limits),
             builder: Builder::new(self, stored),
             entries: &entries,
             reporter: &mut *reporter,
@@ -292,7 +293,9 @@ impl<R: BufRead, P: FnMut(Progress) -> ControlFlow<()>> Batches<'_, R, P> {
                 self.is_at_end = true;
                 break;
             };
-            self.builder.event(event)?;
+            if let Err(error) = self.builder.event(event) {
+                return Err(error.at(self.reader.position()));
+            }
             for made in self.builder.made() {
                 bytes += made.record.content.len();
                 batch.push(made);
