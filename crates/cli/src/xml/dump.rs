@@ -35,7 +35,7 @@ pub(crate) struct DumpArguments {
     #[command(flatten)]
     prefixed: Prefixed,
 
-    /// File to write [default: standard output]
+    /// File to write; `-` is standard output, which is the default
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 

@@ -20,7 +20,7 @@ pub(crate) struct GenerateArguments {
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
 
-    /// File to write [default: standard output]
+    /// File to write; `-` is standard output, which is the default
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -49,7 +49,7 @@ pub(crate) struct LoadArguments {
     name: Option<String>,
 
     /// Collection to load into: what the names begin with, before a /
-    #[arg(long, value_name = "COLLECTION")]
+    #[arg(long, value_name = "COLLECTION", value_parser = collection)]
     into: Option<String>,
 
     /// Index to make of each document, as in `tidegate xml index create`; may be repeated
@@ -84,6 +84,13 @@ pub(crate) struct LoadArguments {
 
     #[command(flatten)]
     format: FormatOption,
+}
+
+fn collection(text: &str) -> Result<String, String> {
+    match text.trim_end_matches('/') {
+        "" => Err("a collection has a name; leave --into out for none".to_owned()),
+        name => Ok(name.to_owned()),
+    }
 }
 
 /// A limit and its new value.
@@ -165,7 +172,7 @@ pub(crate) fn run(arguments: &LoadArguments) -> Result<(), Failure> {
 fn names(arguments: &LoadArguments) -> Result<Vec<String>, String> {
     let collection = match &arguments.into {
         None => String::new(),
-        Some(collection) => format!("{}/", collection.trim_end_matches('/')),
+        Some(collection) => format!("{collection}/"),
     };
     if arguments.name.is_some() && arguments.files.len() > 1 {
         return Err("--name is for a single file; name several by their files".to_owned());

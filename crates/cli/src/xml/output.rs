@@ -48,13 +48,13 @@ impl Lines {
     }
 }
 
-/// Writes to a file, or to standard output if there is none. A regular file gets its name when all
-/// of it is durable; one of that name is replaced then.
+/// Writes to a file, or to standard output if there is none or it is `-`. A regular file gets its
+/// name when all of it is durable; one of that name is replaced then.
 pub(super) fn write_to(
     path: Option<&Path>,
     write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let Some(path) = path else {
+    let Some(path) = path.filter(|path| *path != Path::new("-")) else {
         let mut output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
         write(&mut output)?;
         return output.flush().map_err(output_failure);

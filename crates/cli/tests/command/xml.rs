@@ -179,7 +179,9 @@ fn wrong_input_is_refused_with_what_to_do() {
     fs::write(play.0.path().join("folder/letter"), "x").unwrap();
     let deep = "<a>".repeat(600) + &"</a>".repeat(600);
     fs::write(play.0.path().join("deep.xml"), deep).unwrap();
-    let cases: [(i32, &[&str], &str); 27] = [
+    let cases: [(i32, &[&str], &str); 29] = [
+        (2, &["load", "s", "shop.xml", "--into", ""], "a collection has a name"),
+        (2, &["load", "s", "shop.xml", "--into", "/"], "a collection has a name"),
         (1, &["load", "s", "deep.xml"], "deep.xml: line 1, column"),
         (1, &["load", "s", "deep.xml"], "by --label-max BYTES, up to 1000; it is not loaded"),
         (1, &["load", "t", "deep.xml", "--limit", "depth=500"], "by --limit depth=N; it is not"),
@@ -315,6 +317,7 @@ fn output_files_are_whole_or_not_there() {
     assert_eq!(fs::read_to_string(play.0.path().join("out.xml")).unwrap(), "old");
     assert!(to("out.xml").status.success());
     assert!(fs::read_to_string(play.0.path().join("out.xml")).unwrap().starts_with("<?xml"));
+    assert_eq!(text(&to("-").stdout), fs::read_to_string(play.0.path().join("out.xml")).unwrap());
     symlink("/dev/full", play.0.path().join("full")).unwrap();
     let output = to("full");
     assert_eq!(output.status.code(), Some(1));
