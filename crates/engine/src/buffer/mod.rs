@@ -8,9 +8,12 @@
 //! tried and not waited for. After latching, the frame's page number is compared with the one
 //! wanted; if it was given away in between, the search begins anew.
 //!
-//! A page that is not there is read into a free frame, or into that of a victim that `replacement`
-//! names. Pages that were changed go to disk in batches (`write`), which the background writer
-//! does ahead of need.
+//! A page that is not there is read by one thread (`loading`) into a free frame, or into that of a
+//! victim (`victim`) that `replacement` names. Pages that were changed go to disk in batches
+//! (`write`), which the background writer does ahead of need. Reads of different pages do not wait
+//! for each other, and several batches are written at the same time, each by as many writers as
+//! [`StoreOptions::io_writers`](crate::StoreOptions::io_writers) says. No mutex is held while a
+//! page is read, written or synced.
 //!
 //! # Rules
 //! 1. A page is changed only under its exclusive latch and only by a logged change
@@ -20,8 +23,9 @@
 //! 3. A page goes to disk only when the log is durable up to the page's LSN.
 //! 4. Between the copy of a page for writing and the end of that write the frame is *being
 //!    written*: no other thread writes it, and it is not given away.
-//! 5. No latch is held while the writes of a batch are made, and no latch is waited for by who
-//!    looks for a victim. So a thread may read a page while it holds latches on others.
+//! 5. No latch is held while the writes of a batch are made, and neither a latch nor the end of
+//!    another's batch slot is waited for by who looks for a victim. So a thread may read a page
+//!    while it holds latches on others.
 //!
 //! # Limits
 //! * The pin and the latch are one. A cursor that wants to rest on a page without its latch
@@ -30,11 +34,17 @@
 
 mod arena;
 mod counters;
+mod data_file;
 mod doublewrite;
 mod frame;
+mod loading;
 mod replacement;
+mod shared_sync;
+mod slots;
 mod table;
+mod victim;
 mod write;
+mod writers;
 
 use std::collections::HashMap;
 use std::io;
@@ -42,8 +52,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use thiserror::Error;
-use tidegate_runtime::sync::{LongMutex, Mutex, RwLock};
-use tidegate_runtime::thread;
+use tidegate_runtime::sync::{Mutex, RwLock};
 
 use crate::disk::File;
 use crate::page::{self, Change, ChangeError, PageFault, PageId, PageSize, Seed, TreeId};
@@ -52,19 +61,17 @@ use crate::wal::{Log, LogError, Lsn};
 use arena::Arena;
 pub(crate) use arena::prefetch;
 pub use counters::{IoCounters, IoCounts};
+use data_file::DataFile;
 pub(crate) use doublewrite::{DoubleWrite, NAME as DOUBLEWRITE};
 use frame::Frame;
+use loading::Loading;
 use replacement::Replacement;
+use slots::Slots;
 use table::Table;
+use victim::FrameEvents;
 
 /// Fewer frames than this do not hold what a few threads need at once.
 pub(crate) const FRAMES_MIN: usize = 64;
-
-/// Loads of pages whose numbers differ in so many low bits go on at the same time.
-const LOADING: usize = 64;
-
-/// How often a victim is looked for before the pool is said to be full.
-const ATTEMPTS: usize = 100_000;
 
 /// Errors of the buffer pool.
 #[derive(Debug, Error)]
@@ -138,24 +145,25 @@ pub(crate) const PAGES: &str = "data.pages";
 pub(crate) struct Pool {
     page_size: PageSize,
     seed: Seed,
-    file: Arc<dyn File>,
+    data: DataFile,
     log: Arc<Log>,
     frames: Box<[Frame]>,
     /// What the frames' memory is part of, page after page.
     arena: Arena,
     table: Table,
     replacement: Mutex<Replacement>,
-    loading: [LongMutex<()>; LOADING],
-    doublewrite: LongMutex<DoubleWrite>,
+    loading: Loading,
+    events: FrameEvents,
+    doublewrite: DoubleWrite,
+    slots: Slots,
     /// Memory of batches that were written.
     spares: Mutex<Vec<Vec<u8>>>,
-    /// How far the file has been lengthened, in pages.
-    file_pages: LongMutex<u64>,
     counters: RwLock<HashMap<TreeId, Arc<IoCounters>>>,
 }
 
 impl Pool {
-    /// Returns a pool of `frames` frames that may grow to `frames_max`.
+    /// Returns a pool of `frames` frames that may grow to `frames_max`, of which a batch is written
+    /// by up to `io_writers` at the same time.
     ///
     /// # Errors
     /// The length of the file cannot be read, or there is no room for the frames.
@@ -164,27 +172,28 @@ impl Pool {
         frames: usize,
         frames_max: usize,
         file: Arc<dyn File>,
+        io_writers: usize,
         doublewrite: DoubleWrite,
         log: Arc<Log>,
     ) -> io::Result<Pool> {
         let frames = frames.max(FRAMES_MIN);
-        let file_pages = file.len()? / page_size.bytes() as u64;
         let frames_max = frames_max.max(frames);
         let arena = Arena::new(frames_max * page_size.bytes())?;
         let memory = |index: usize| arena.start().wrapping_add(index * page_size.bytes());
         let pool = Pool {
             page_size,
             seed: doublewrite.seed(),
-            file,
+            data: DataFile::new(file, page_size.bytes(), io_writers)?,
             log,
             frames: (0..frames_max).map(|index| Frame::new(memory(index))).collect(),
             arena,
             table: Table::new(),
             replacement: Mutex::new(Replacement::new()),
-            loading: [const { LongMutex::new(()) }; LOADING],
-            doublewrite: LongMutex::new(doublewrite),
+            loading: Loading::new(),
+            events: FrameEvents::default(),
+            slots: doublewrite.slots(),
+            doublewrite,
             spares: Mutex::default(),
-            file_pages: LongMutex::new(file_pages),
             counters: RwLock::new(HashMap::new()),
         };
         pool.replacement.lock().grow(frames);
@@ -290,8 +299,8 @@ impl Pool {
 
     /// Brings a page into a frame, unless another thread does.
     fn load(&self, id: PageId, counters: &IoCounters, content: Content) -> Result<(), BufferError> {
-        let shard = usize::try_from(id.0 % LOADING as u64).expect("fewer than there are");
-        let _loading = self.loading[shard].lock();
+        // Where another thread has read it, or failed to, the caller looks again.
+        let Some(_load) = self.loading.begin(id) else { return Ok(()) };
         if self.table.get(id).is_some() {
             return Ok(());
         }
@@ -314,7 +323,9 @@ impl Pool {
             Ok(()) => replacement.insert(index, id),
             Err(_) => replacement.give_back(index),
         }
+        drop(replacement);
         frame.unlock_exclusive();
+        self.events.record(false);
         entered
     }
 
@@ -334,10 +345,10 @@ impl Pool {
         // A number that is too high is refused when the page is entered.
         let offset = id.0.saturating_mul(bytes.len() as u64);
         let failed = |source| BufferError::Io { action: "read", file: PAGES, page: id, source };
-        match self.file.read_at(bytes, offset) {
+        match self.data.file().read_at(bytes, offset) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                if offset < self.file.len().map_err(failed)? {
+                if offset < self.data.file().len().map_err(failed)? {
                     let fault = PageFault::Malformed("the file ends within it");
                     return Err(BufferError::Damaged { file: PAGES, page: id, fault });
                 }
@@ -357,55 +368,6 @@ impl Pool {
         }
     }
 
-    /// Takes a frame, so that it has no page, with its exclusive latch.
-    fn take_frame(&self) -> Result<usize, BufferError> {
-        for attempt in 0..ATTEMPTS {
-            let candidate = self.replacement.lock().candidate(&self.frames);
-            let Some(index) = candidate else {
-                thread::yield_now();
-                continue;
-            };
-            let frame = &self.frames[index];
-            if !frame.try_lock_exclusive() {
-                self.replacement.lock().keep(index);
-                continue;
-            }
-            if self.vacate_if_clean(frame) {
-                return Ok(index);
-            }
-            let written = if attempt % 2 == 0 || !frame.is_being_written() {
-                self.write_cold(index)
-            } else {
-                thread::yield_now();
-                Ok(())
-            };
-            // What was written for this is taken, unless another thread has come for it.
-            if written.is_ok() && frame.try_lock_exclusive() && self.vacate_if_clean(frame) {
-                return Ok(index);
-            }
-            self.replacement.lock().keep(index);
-            written?;
-        }
-        Err(BufferError::Full(self.frames()))
-    }
-
-    /// Takes the page out of a frame whose exclusive latch is held. Where a change would be lost,
-    /// the latch is released instead. Returns whether the page was taken out.
-    fn vacate_if_clean(&self, frame: &Frame) -> bool {
-        if frame.is_dirty() || frame.is_being_written() {
-            frame.unlock_exclusive();
-            return false;
-        }
-        let page = frame.page();
-        if !page.is_none() {
-            self.table.clear(page);
-            self.replacement.lock().forget(page);
-            frame.set_page(PageId::NONE);
-        }
-        debug_assert!(frame.page().is_none(), "the frame is free");
-        true
-    }
-
     /// Gives the pool another number of frames, at least [`FRAMES_MIN`] and at most what it was
     /// made for. Pages in frames that go are written first.
     ///
@@ -422,12 +384,14 @@ impl Pool {
         self.replacement.lock().shrink(wanted);
         for frame in &self.frames[wanted..now] {
             loop {
+                let seen = self.events.count();
                 self.write_frames(&[frame])?;
                 frame.lock_exclusive();
                 if self.vacate_if_clean(frame) {
                     break;
                 }
-                thread::yield_now();
+                // Another thread writes it, or has changed it again.
+                self.events.wait(seen);
             }
             frame.give_back_memory(self.page_size.bytes());
             frame.unlock_exclusive();

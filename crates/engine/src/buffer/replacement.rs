@@ -11,8 +11,12 @@
 //!
 //! # Where this leaves the paper
 //! A use is counted by the thread that latches the page, without a lock; a use that is counted in
-//! the same moment by two threads may count once. A candidate that turns out to be latched or dirty
-//! goes to the end of the main queue, because a thread wants it or because it will be clean later.
+//! the same moment by two threads may count once. A candidate that turns out to be latched goes to
+//! the end of the main queue, because a thread wants it. One that is dirty, or being written, is
+//! put *aside*: its turn to go has come, and it has to be written first. When a batch has ended,
+//! what is clean of it goes before all others, unless it was used meanwhile; then it goes to the
+//! main queue, as from the small one. At most half of the frames are aside, so that the others
+//! are not passed through for the sake of the few clean ones among them.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -28,6 +32,10 @@ pub(super) struct Replacement {
     frames: usize,
     /// Frames without a page.
     free: Vec<usize>,
+    /// Frames whose turn to go has come and that are clean.
+    ready: VecDeque<usize>,
+    /// Frames whose turn has come and that have to be written first.
+    aside: Vec<usize>,
     small: VecDeque<usize>,
     main: VecDeque<usize>,
     ghosts: VecDeque<PageId>,
@@ -60,6 +68,8 @@ impl Replacement {
         Replacement {
             frames: 0,
             free: Vec::new(),
+            ready: VecDeque::new(),
+            aside: Vec::new(),
             small: VecDeque::new(),
             main: VecDeque::new(),
             ghosts: VecDeque::new(),
@@ -80,15 +90,27 @@ impl Replacement {
     pub(super) fn shrink(&mut self, frames: usize) {
         self.frames = frames;
         self.free.retain(|&index| index < frames);
+        self.ready.retain(|&index| index < frames);
+        self.aside.retain(|&index| index < frames);
         self.small.retain(|&index| index < frames);
         self.main.retain(|&index| index < frames);
     }
 
     /// Takes the frame that loses its page next out of its queue. Returns `None` when all are in
-    /// use.
+    /// use, or so many aside that some have to be written first.
     pub(super) fn candidate(&mut self, frames: &[Frame]) -> Option<usize> {
         if let Some(index) = self.free.pop() {
             return Some(index);
+        }
+        while let Some(index) = self.ready.pop_front() {
+            match frames[index].uses() {
+                0 => return Some(index),
+                uses => frames[index].set_uses(uses - 1),
+            }
+            self.main.push_back(index);
+        }
+        if self.aside.len() >= self.frames / 2 {
+            return None;
         }
         loop {
             let is_small = self.small.len() * SMALL >= self.frames || self.main.is_empty();
@@ -113,9 +135,42 @@ impl Replacement {
         debug_assert!(self.queued() <= self.frames, "a frame is in one queue");
     }
 
+    /// Puts a candidate aside that has to be written before it can go. Uses count anew.
+    pub(super) fn put_aside(&mut self, index: usize, frames: &[Frame]) {
+        frames[index].set_uses(0);
+        if index < self.frames {
+            self.aside.push(index);
+        }
+        // Its batch may have ended since it was looked at, and have missed it.
+        if !frames[index].is_being_written() {
+            self.sort_aside(frames);
+        }
+        debug_assert!(self.queued() <= self.frames, "a frame is in one queue");
+    }
+
+    /// Lets those aside go that were written, after a batch has ended. Those that were used
+    /// meanwhile stay.
+    pub(super) fn sort_aside(&mut self, frames: &[Frame]) {
+        let Replacement { aside, ready, main, .. } = self;
+        aside.retain(|&index| {
+            let frame = &frames[index];
+            if frame.is_being_written() {
+                return true;
+            }
+            let is_used = frame.uses() > 0;
+            if is_used {
+                main.push_back(index);
+            } else if !frame.is_dirty() {
+                ready.push_back(index);
+            }
+            !is_used && frame.is_dirty()
+        });
+    }
+
     /// Returns how many frames are in a queue or free, for assertions.
     fn queued(&self) -> usize {
-        self.free.len() + self.small.len() + self.main.len()
+        let aside = self.ready.len() + self.aside.len();
+        self.free.len() + aside + self.small.len() + self.main.len()
     }
 
     /// Puts a candidate back that has no page.
@@ -152,15 +207,22 @@ impl Replacement {
         }
     }
 
-    /// Frames without a page.
-    pub(super) fn free(&self) -> usize {
-        self.free.len()
+    /// Returns how many frames can be taken before any queue is looked at.
+    pub(super) fn available(&self) -> usize {
+        self.free.len() + self.ready.len()
     }
 
-    /// Returns the dirty ones among the `share` frames of each queue that are likely to go next,
-    /// `count` at most. They are from both queues, because victims come from both.
+    /// Returns those aside that are to be written and that no thread writes, `count` at most.
+    pub(super) fn waiting_aside(&self, count: usize, frames: &[Frame]) -> Vec<usize> {
+        let is_waiting = |index: &&usize| is_to_be_written(&frames[**index]);
+        self.aside.iter().filter(is_waiting).take(count).copied().collect()
+    }
+
+    /// Returns those among the `share` frames of each queue that are likely to go next that are to
+    /// be written and that no thread writes, `count` at most. They are from both queues, because
+    /// victims come from both.
     pub(super) fn coldest(&self, count: usize, share: usize, frames: &[Frame]) -> Vec<usize> {
-        let is_dirty = |index: &&usize| frames[**index].is_dirty();
+        let is_dirty = |index: &&usize| is_to_be_written(&frames[**index]);
         let dirty = |queue: &VecDeque<usize>, count: usize| -> Vec<usize> {
             queue.iter().take(share).filter(is_dirty).take(count).copied().collect()
         };
@@ -169,6 +231,10 @@ impl Replacement {
         debug_assert!(coldest.len() <= count);
         coldest
     }
+}
+
+fn is_to_be_written(frame: &Frame) -> bool {
+    frame.is_dirty() && !frame.is_being_written()
 }
 
 #[cfg(test)]

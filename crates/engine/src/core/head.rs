@@ -24,7 +24,8 @@ pub(crate) const NAME: &str = "head";
 /// | --- | --- |
 /// | 1 | the first |
 /// | 2 | trees can be dropped, and have long values: an entry of the catalog has a byte of flags |
-pub const FORMAT_VERSION: u32 = 2;
+/// | 3 | the doublewrite file has several slots |
+pub const FORMAT_VERSION: u32 = 3;
 
 const BLOCK: usize = 4096;
 const USED: usize = 64;

@@ -63,6 +63,15 @@ pub struct StoreOptions {
     pub escalate_at: Option<u32>,
     /// A checkpoint is taken when so many bytes were logged since the last one.
     pub checkpoint_bytes: u64,
+    /// How many threads write pages of a batch at the same time, at least 1: about as many as there
+    /// are disks below, or requests that one takes at a time. With 1 no thread is started for it.
+    pub io_writers: usize,
+    /// Whether pages are first written to the doublewrite file. Without, a crash in the middle of
+    /// a write leaves a torn page, and the store cannot be recovered with it: it is lost but for
+    /// its backup. Switch it off only where the disk and the file system write pages of
+    /// [`StoreOptions::page_size`] as a whole or not at all, even when the power fails. It can be
+    /// chosen anew each time the store is opened.
+    pub doublewrite: bool,
     /// Whether a thread writes pages ahead of need and takes checkpoints; without, only
     /// [`Store::checkpoint`] does.
     pub background: bool,
@@ -79,6 +88,8 @@ impl Default for StoreOptions {
             detect_every: Some(Duration::from_millis(10)),
             escalate_at: Some(5_000),
             checkpoint_bytes: 512 << 20,
+            io_writers: 4,
+            doublewrite: true,
             background: true,
         }
     }
@@ -94,6 +105,8 @@ setters! {
         detect_every: Option<Duration>,
         escalate_at: Option<u32>,
         checkpoint_bytes: u64,
+        io_writers: usize,
+        doublewrite: bool,
         background: bool,
     }
 }
@@ -117,7 +130,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         drop(self.writer.take());
         self.core.log.close("the store was closed");
-        self.core.pool.wait_for_writes();
+        self.core.pool.stop_writing();
         // A checkpoint that is being taken writes the head.
         drop(self.core.head.lock());
     }
@@ -209,7 +222,7 @@ impl Store {
         let data = disk.open(PAGES, Open::New).map_err(io("create the file of pages"))?;
         let copies =
             disk.open(DOUBLEWRITE, Open::New).map_err(io("create the doublewrite file"))?;
-        let copies = DoubleWrite::new(copies, Seed::of(id));
+        let copies = DoubleWrite::new(copies, Seed::of(id), options.doublewrite);
         let log = Arc::new(Log::create(Arc::clone(disk), LogSettings { id, ..options.log })?);
         disk.sync_directory().map_err(io("make durable the names in the directory"))?;
         let pool = make_pool(options, options.page_size, data, copies, &log)?;
@@ -233,15 +246,17 @@ impl Store {
     pub fn open(disk: &Arc<dyn Disk>, options: &StoreOptions) -> Result<Store, StoreError> {
         let claim = disk.claim().map_err(io("take the disk"))?;
         TemporaryFiles::remove_all(&**disk).map_err(io("remove temporary files"))?;
-        let mut files = Files::open(disk)?;
+        let mut files = Files::open(disk, options)?;
         let (settings, from) = files.log(options);
         let (log, tail) = Log::open(Arc::clone(disk), settings, from)?;
         // What is read may be in the system's memory only, unless the store was closed.
         let repaired_pages =
             if tail.is_sealed && !tail.is_torn { files.repair()? } else { files.make_durable()? };
+        files.discard_copies()?;
         let mut core = files.into_core(disk, log, options)?;
-        let recovery = core.recover(repaired_pages)?;
+        // Before pages are written: their copies are for programs that know this version.
         core.head.lock().upgrade()?;
+        let recovery = core.recover(repaired_pages)?;
         Store::start(core, options, recovery, Some(claim))
     }
 
@@ -256,7 +271,7 @@ impl Store {
         disk: &Arc<dyn Disk>,
         options: &StoreOptions,
     ) -> Result<Store, StoreError> {
-        let files = Files::open(disk)?;
+        let files = Files::open(disk, options)?;
         let (settings, from) = files.log(options);
         let (log, tail) = Log::open_read_only(Arc::clone(disk), settings, from)?;
         if !tail.is_sealed || tail.is_torn {
@@ -686,7 +701,8 @@ fn make_pool(
 ) -> Result<Pool, StoreError> {
     let frames = |bytes: usize| bytes / size.bytes();
     let max = frames(options.buffer_bytes_max.max(options.buffer_bytes));
-    Pool::new(size, frames(options.buffer_bytes), max, data, copies, Arc::clone(log))
+    let (frames, writers) = (frames(options.buffer_bytes), options.io_writers);
+    Pool::new(size, frames, max, data, writers, copies, Arc::clone(log))
         .map_err(io("read the length of the file of pages"))
 }
 
@@ -710,12 +726,14 @@ struct Files {
 }
 
 impl Files {
-    fn open(disk: &Arc<dyn Disk>) -> Result<Files, StoreError> {
+    fn open(disk: &Arc<dyn Disk>, options: &StoreOptions) -> Result<Files, StoreError> {
         let head = Head::open(&**disk)?;
         let data = disk.open(PAGES, Open::Existing).map_err(io("open the file of pages"))?;
         let copies =
             disk.open(DOUBLEWRITE, Open::Existing).map_err(io("open the doublewrite file"))?;
-        let copies = DoubleWrite::new(copies, Seed::of(head.id));
+        let (seed, size) = (Seed::of(head.id), head.page_size.bytes());
+        let copies = DoubleWrite::open(copies, seed, options.doublewrite, size);
+        let copies = copies.map_err(io("read the doublewrite file"))?;
         Ok(Files { head, data, copies })
     }
 
@@ -736,6 +754,12 @@ impl Files {
         self.head.make_durable()?;
         let size = self.head.page_size.bytes();
         self.copies.renew(&*self.data, size).map_err(io("make durable the pages written last"))
+    }
+
+    /// Gives up the copies if none will be written. All pages are durable and whole.
+    fn discard_copies(&mut self) -> Result<(), StoreError> {
+        let size = self.head.page_size.bytes();
+        self.copies.discard_if_off(size).map_err(io("give up the copies of pages"))
     }
 
     /// Puts the store together, before its recovery.

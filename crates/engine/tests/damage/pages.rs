@@ -6,12 +6,13 @@ use super::targets::random::Random;
 use super::targets::sample::{Ending, PAGE, Sample, read_back};
 use super::{ENDINGS, Outcome, PAGES, bytes, outcome, put, sample};
 
-/// The numbers of the pages of which there is a copy.
+/// The numbers of the pages of which there is a copy. A store that writes one batch at a time uses
+/// the first slot only.
 pub(super) fn copies(sample: &Sample) -> BTreeSet<u64> {
     let list = bytes(&sample.disk, "doublewrite.pages");
     let count = u32::from_le_bytes(list[4..8].try_into().unwrap()) as usize;
     let number = |at: usize| u64::from_le_bytes(list[at..at + 8].try_into().unwrap());
-    (0..count).map(|member| number(16 + member * 16)).collect()
+    (0..count).map(|member| number(128 + member * 16)).collect()
 }
 
 /// The numbers of the pages that are nodes or maps on disk.

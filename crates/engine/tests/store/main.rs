@@ -7,6 +7,7 @@
 )]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod batches;
 mod bulk;
 mod chains;
 mod client_locks;
@@ -55,6 +56,8 @@ fn options() -> StoreOptions {
         .buffer_bytes(64 * 4096)
         .buffer_bytes_max(64 * 4096)
         .log(LogSettings { segment_bytes: 256 << 10, ..LogSettings::default() })
+        // What happens on a disk is the same each time.
+        .io_writers(1)
         .background(false)
 }
 
