@@ -50,7 +50,7 @@ fn content(store: &XmlStore, tree: &str) -> Content {
 fn long_text() -> String {
     let mut text = xmark(0.0007);
     let end = text.rfind("</site>").unwrap();
-    text.insert_str(end, &format!("<long>{}</long>", "long text ".repeat(15_000)).repeat(2));
+    text.insert_str(end, &format!("<long>{}</long>", "long text ".repeat(15_000)).repeat(6));
     text
 }
 

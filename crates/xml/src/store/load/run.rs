@@ -51,14 +51,15 @@ const BYTES_PER_REPORT: u64 = 1 << 20;
 /// Time between two reports at most, while there is input.
 const TIME_PER_REPORT: Duration = Duration::from_millis(100);
 
-/// Nodes that are handed on together at most.
-const BATCH: usize = 512;
+/// Nodes that are handed on together, but for the attributes of the last: fewer would wake the
+/// other thread more often.
+const BATCH: usize = 2048;
 
 /// The node that makes the contents of a batch so long, in bytes, is its last.
 const BATCH_BYTES: usize = 128 << 10;
 
 /// Batches that wait to be stored at most.
-const BATCHES_WAITING: usize = 2;
+const BATCHES_WAITING: usize = 4;
 
 /// Numbers of entries that wait to be reported at most.
 const REPORTS_WAITING: usize = 2;
