@@ -168,10 +168,9 @@ def document(directory, options):
     return path
 
 
-def stored_bytes(directory, *without):
-    """Bytes of the files below a directory, but for those whose name begins so."""
-    files = (path for path in directory.rglob("*") if path.is_file())
-    return sum(path.stat().st_size for path in files if not path.name.startswith(without))
+def stored_bytes(directory):
+    """Bytes of the files below a directory."""
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
 def load_all(ours, basex, directory, path):
@@ -180,10 +179,10 @@ def load_all(ours, basex, directory, path):
     say(f"the document has {size / 1e6:.1f} MB; loading it")
     sizes, times = {"text": size}, {}
     times[OURS] = [float(ours.ask("load", path)[0]), 0.0]
-    sizes["ours, no index"] = stored_bytes(directory / "ours", "log")
     for index in INDEXES:
         times[OURS][1] += float(ours.ask("index", index)[0])
-        sizes[f"ours, up to index {index}"] = stored_bytes(directory / "ours", "log")
+    sizes["ours, the document"], indexes = map(int, ours.ask("size"))
+    sizes[f"ours, indexes {' and '.join(INDEXES)}"] = indexes
     times[BASEX] = [float(basex.ask("load", path, "plain", "plain")[0])]
     sizes["BaseX, text and attribute index"] = stored_bytes(directory / "basex/data/plain")
     basex.ask("load", path, "updated", "updated")

@@ -25,8 +25,8 @@ import org.basex.util.list.TokenList;
 
 /**
  * Answers the requests of bench/xml_basex.py with BaseX, in this process: the same ones, with the
- * same digests, as crates/xml/examples/beside_basex.rs, whose head lists them. There is no `locks`,
- * and a walk has one way. `load` takes the name of the database and whether updates keep its
+ * same digests, as crates/xml/examples/beside_basex.rs, whose head lists them. There is no `locks`
+ * and no `size`, and a walk has one way. `load` takes the name of the database and whether updates keep its
  * indexes, too. `open` makes another one the database of the requests that follow.
  */
 final class Peer {

@@ -19,6 +19,7 @@
 //! | `insert DURABILITY FROM COUNT` | seconds, inserted bidders |
 //! | `delete DURABILITY FROM COUNT` | seconds, deleted bidders |
 //! | `dump CONSUMER FILE QUERY` | nodes |
+//! | `size` | bytes of the document's tree and of its indexes |
 //! | `explain QUERY` | the plan, its lines between tabs |
 
 use std::error::Error;
@@ -129,6 +130,11 @@ impl Peer {
                 })
             }
             ["dump", consumer, file, query] => dump(&document, consumer, file, query),
+            ["size"] => {
+                let found = document.statistics()?;
+                let indexes: u64 = found.indexes.iter().map(|index| index.tree.bytes).sum();
+                Ok(vec![found.tree.bytes.to_string(), indexes.to_string()])
+            }
             ["explain", query] => {
                 let query = Query::parse(query, &Prefixes::new())?;
                 let plan = query.explain(&document, &Environment::default());

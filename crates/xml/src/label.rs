@@ -232,12 +232,23 @@ impl Label {
     ///
     /// If no label has these bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Label, MalformedLabel> {
-        let mut end = division::pass_plain(bytes, 0);
-        while end < bytes.len() {
-            (_, end) = division::parse(bytes, end)?;
-            end = division::pass_plain(bytes, end);
-        }
+        division::check(bytes)?;
         Ok(Label::prefix(bytes))
+    }
+
+    /// Reads a label, and returns the length of its parent's bytes as well, 0 for the document.
+    pub(crate) fn with_parent_length(bytes: &[u8]) -> Result<(Label, usize), MalformedLabel> {
+        let parent = division::check(bytes)?;
+        Ok((Label::prefix(bytes), parent))
+    }
+
+    /// Returns whether the node is a child, and of the node whose bytes are its first `length`.
+    pub(crate) fn is_child_at(&self, length: usize) -> bool {
+        let own = self.as_bytes().get(length..);
+        own.is_some_and(|own| {
+            let is_marker = own.first().is_none_or(|byte| Marker::from_byte(*byte).is_some());
+            !is_marker && division::length(own) == own.len()
+        })
     }
 
     /// Returns the bytes: the key whose order is document order.
@@ -414,8 +425,9 @@ impl Label {
     /// Returns the first key after the subtree: the same with the last byte, which is even, one
     /// higher. `None` for the document.
     fn successor(&self) -> Option<LabelBytes> {
-        let (last, rest) = self.as_bytes().split_last()?;
-        Some(LabelBytes::concat(&[rest, &[last | 1]]))
+        let mut end = self.0.clone();
+        *end.last_mut()? |= 1;
+        Some(end)
     }
 
     fn marker(&self, marker: Marker) -> Label {
@@ -423,12 +435,12 @@ impl Label {
     }
 
     fn with_byte(&self, byte: u8) -> LabelBytes {
-        LabelBytes::concat(&[self.as_bytes(), &[byte]])
+        self.0.with_byte(byte)
     }
 
     /// Wraps bytes that end where a division does.
     fn prefix(bytes: &[u8]) -> Label {
-        Label(LabelBytes::concat(&[bytes]))
+        Label(LabelBytes::from_slice(bytes))
     }
 
     /// Returns the length of the parent's bytes.

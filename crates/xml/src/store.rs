@@ -56,6 +56,7 @@ mod relocate;
 mod statistics;
 mod steps;
 mod update;
+mod view;
 mod vocabulary;
 
 use std::cell::{Cell, RefCell};
@@ -77,6 +78,7 @@ use self::locks::{Access, LockedPath, LockedSubtrees, NodeLocks, lock_opened};
 use self::paths::Paths;
 use self::recent::Recent;
 use self::record::{push_number, take_number};
+use self::view::View;
 use self::vocabulary::Vocabulary;
 use crate::label::{Label, LabelError, LabelRules, MalformedLabel};
 use crate::parse::{ParseError, Position};
@@ -665,6 +667,7 @@ impl XmlTransaction<'_> {
             locked_subtrees: RefCell::default(),
             relabelled: RefCell::default(),
             recent: Recent::new(&self.changes),
+            view: RefCell::default(),
         })
     }
 
@@ -733,6 +736,7 @@ pub struct Document<'t> {
     /// Elements whose children were labelled anew, until the caller has asked for them.
     relabelled: RefCell<Vec<Label>>,
     recent: Recent<'t>,
+    view: RefCell<View>,
 }
 
 impl Document<'_> {

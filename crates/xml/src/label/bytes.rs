@@ -43,6 +43,38 @@ impl LabelBytes {
         }
     }
 
+    /// Returns a copy of bytes.
+    pub(super) fn from_slice(from: &[u8]) -> LabelBytes {
+        match u8::try_from(from.len()) {
+            Ok(len) if from.len() <= INLINE_MAX => {
+                let mut bytes = [0; INLINE_MAX];
+                bytes[..from.len()].copy_from_slice(from);
+                LabelBytes::Inline { len, bytes }
+            }
+            _ => LabelBytes::Heap(from.into()),
+        }
+    }
+
+    /// Returns the bytes with one more behind them.
+    pub(super) fn with_byte(&self, byte: u8) -> LabelBytes {
+        match self {
+            LabelBytes::Inline { len, bytes } if usize::from(*len) < INLINE_MAX => {
+                let mut bytes = *bytes;
+                bytes[usize::from(*len)] = byte;
+                LabelBytes::Inline { len: len + 1, bytes }
+            }
+            _ => LabelBytes::concat(&[self.as_slice(), &[byte]]),
+        }
+    }
+
+    /// Returns the last byte, if there is one.
+    pub(super) fn last_mut(&mut self) -> Option<&mut u8> {
+        match self {
+            LabelBytes::Inline { len, bytes } => bytes[..usize::from(*len)].last_mut(),
+            LabelBytes::Heap(bytes) => bytes.last_mut(),
+        }
+    }
+
     /// Returns the bytes.
     pub(super) fn as_slice(&self) -> &[u8] {
         match self {

@@ -221,17 +221,28 @@ const fn plain() -> [u8; 256] {
     plain
 }
 
-/// Returns the end of the places without fractions from `offset` on that [`parse`] accepts as a
-/// matter of course, as it does nearly all.
-pub(super) fn pass_plain(bytes: &[u8], mut offset: usize) -> usize {
-    while let Some(lead) = bytes.get(offset) {
-        let end = offset + usize::from(PLAIN[usize::from(*lead)]);
-        if end == offset || bytes.get(end - 1).is_none_or(|last| last & 1 == 1) {
-            break;
-        }
-        offset = end;
+/// Returns the end of a place without a fraction that begins at `offset`, if it is one that
+/// [`parse`] accepts as a matter of course, as nearly all are.
+fn plain_end(bytes: &[u8], offset: usize) -> Option<usize> {
+    let length = usize::from(PLAIN[usize::from(*bytes.get(offset)?)]);
+    let end = offset + length;
+    (length > 0 && bytes.get(end - 1)? & 1 == 0).then_some(end)
+}
+
+/// Checks that bytes are divisions, and returns where the last of them begins.
+///
+/// # Errors
+/// As [`parse`].
+pub(super) fn check(bytes: &[u8]) -> Result<usize, MalformedLabel> {
+    let (mut begin, mut end) = (0, 0);
+    while end < bytes.len() {
+        begin = end;
+        end = match plain_end(bytes, begin) {
+            Some(end) => end,
+            None => parse(bytes, begin)?.1,
+        };
     }
-    offset
+    Ok(begin)
 }
 
 /// Returns the number of bytes of the first division of `bytes`, which is not empty and begins with

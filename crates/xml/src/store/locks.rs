@@ -463,10 +463,16 @@ pub(super) struct LockedSubtrees([Option<(Label, Mode)>; 2]);
 
 impl LockedSubtrees {
     fn cover(&self, protocol: &Protocol, label: &Label, mode: Mode) -> bool {
+        self.around(protocol, label, mode).is_some()
+    }
+
+    /// Returns the subtree that is locked in a mode and holds a node.
+    fn around(&self, protocol: &Protocol, label: &Label, mode: Mode) -> Option<&Label> {
         let needed = protocol.covering(mode);
-        self.0.iter().flatten().any(|(locked, held)| {
+        let found = self.0.iter().flatten().find(|(locked, held)| {
             label.as_bytes().starts_with(locked.as_bytes()) && protocol.modes.covers(*held, needed)
-        })
+        });
+        found.map(|(locked, _)| locked)
     }
 
     fn note(&mut self, protocol: &Protocol, label: &Label, action: Action, mode: Mode) {
@@ -609,6 +615,27 @@ impl Document<'_> {
             *path = Some(LockedPath { to: parent, parent: needs.parent, above: needs.above });
         }
         Ok(locks.lock(name, needs.own)?)
+    }
+
+    /// Returns whether the list of children that a node is in is locked to be read, with its gaps:
+    /// the document is locked, or a subtree around the node.
+    pub(super) fn is_list_locked(&self, node: &Label) -> bool {
+        if !self.locks_nodes() {
+            return true;
+        }
+        let protocol = &self.store.locks.protocol;
+        let mode = protocol.needs(Action::ReadSubtree).own;
+        let locked = self.locked_subtrees.borrow();
+        // Its parent is that node then, or is below it.
+        locked.around(protocol, node, mode).is_some_and(|above| above.is_ancestor_of(node))
+    }
+
+    /// Returns a subtree that is locked against changes of others and holds a node, with locks on
+    /// nodes.
+    pub(super) fn subtree_to_read(&self, node: &Label) -> Option<Label> {
+        let protocol = &self.store.locks.protocol;
+        let mode = protocol.needs(Action::ReadSubtree).own;
+        self.locked_subtrees.borrow().around(protocol, node, mode).cloned()
     }
 
     /// Locks the label of a node that is about to be made, with all below it.

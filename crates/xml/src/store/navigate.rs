@@ -12,7 +12,6 @@ use super::locks::{Edge, Touch};
 use super::recent::KeptCursor;
 use super::record::{Head, Record, RecordKind};
 use super::steps::{Steps, Wanted};
-use super::vocabulary::NameId;
 use super::{Document, XmlStoreError};
 use crate::label::{Label, LabelRange, LabelRole, Level};
 use crate::name::QName;
@@ -59,14 +58,9 @@ impl<'t> Document<'t> {
         self.find(label)?.ok_or_else(|| XmlStoreError::NoSuchNode(label.clone()))
     }
 
-    pub(super) fn name_of(&self, name: NameId) -> Result<Arc<QName>, XmlStoreError> {
-        let name = self.store.vocabulary.name(name);
-        name.ok_or(XmlStoreError::Unsound("a node's name is not in the vocabulary"))
-    }
-
     /// Returns the record of a node without its content. The document has none.
     fn head(&self, label: &Label) -> Result<Head, XmlStoreError> {
-        if let Some(head) = self.recent.head(label) {
+        if let Some(head) = self.viewed_head(label).or_else(|| self.recent.head(label)) {
             return Ok(head);
         }
         let head = self.record(label)?.head();
@@ -442,7 +436,7 @@ fn read_entry((key, value): (&[u8], &[u8])) -> Result<(Label, Record), XmlStoreE
     Ok((Label::from_bytes(key)?, Record::decode(value).map_err(malformed)?))
 }
 
-fn read_head((key, value): (&[u8], &[u8])) -> Result<(Label, Head), XmlStoreError> {
+pub(super) fn read_head((key, value): (&[u8], &[u8])) -> Result<(Label, Head), XmlStoreError> {
     Ok((Label::from_bytes(key)?, Head::decode(value).map_err(malformed)?.0))
 }
 
@@ -511,10 +505,18 @@ impl Tree for Document<'_> {
     fn first_child(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
         self.touch(Touch::Node(node))?;
         self.touch(Touch::Edge(Edge::First(node)))?;
+        if let ControlFlow::Break(first) = self.view_child(node) {
+            self.touch_reached(first.as_ref(), Edge::Previous, Edge::Last(node))?;
+            return Ok(first);
+        }
         let range = node.children_range();
-        let high = range.end().map_or(Bound::Unbounded, Bound::Excluded);
-        let first = self.end_of((Bound::Included(range.start()), high), Direction::Up)?;
-        let first = first.and_then(|first| child_of(node, &first));
+        let first = if let ControlFlow::Break(first) = self.view_first(node, range.start())? {
+            first
+        } else {
+            let high = range.end().map_or(Bound::Unbounded, Bound::Excluded);
+            let first = self.end_of((Bound::Included(range.start()), high), Direction::Up)?;
+            first.and_then(|first| child_of(node, &first))
+        };
         self.touch_reached(first.as_ref(), Edge::Previous, Edge::Last(node))?;
         Ok(first)
     }
@@ -531,6 +533,11 @@ impl Tree for Document<'_> {
     }
 
     fn next_sibling(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        if self.is_list_locked(node)
+            && let ControlFlow::Break(next) = self.view_next(node)
+        {
+            return Ok(next);
+        }
         if node.role() != LabelRole::Child {
             return Ok(None);
         }
@@ -538,10 +545,18 @@ impl Tree for Document<'_> {
         self.touch(Touch::Node(node))?;
         self.touch(Touch::Edge(Edge::Next(node)))?;
         let (own, all) = (node.subtree(), parent.children_range());
-        let low = own.end().map_or(Bound::Unbounded, Bound::Included);
-        let high = all.end().map_or(Bound::Unbounded, Bound::Excluded);
-        let behind = self.end_of((low, high), Direction::Up)?;
-        let behind = behind.and_then(|behind| child_of(&parent, &behind));
+        let viewed = match own.end() {
+            Some(end) => self.view_first(&parent, end)?,
+            None => ControlFlow::Continue(()),
+        };
+        let behind = if let ControlFlow::Break(behind) = viewed {
+            behind
+        } else {
+            let low = own.end().map_or(Bound::Unbounded, Bound::Included);
+            let high = all.end().map_or(Bound::Unbounded, Bound::Excluded);
+            let behind = self.end_of((low, high), Direction::Up)?;
+            behind.and_then(|behind| child_of(&parent, &behind))
+        };
         self.touch_reached(behind.as_ref(), Edge::Previous, Edge::Last(&parent))?;
         Ok(behind)
     }

@@ -6,20 +6,28 @@
 //!   read under a lock, on the document or on the node or above it, and locks are held to the end.
 //!   Reads that are part of an update, whose locks are chosen for the update as a whole, are not
 //!   remembered where nodes are locked.
+//! - Names by their numbers, and the numbers of names that steps asked for last. A number is the
+//!   same name for ever; a name may get another number, with another prefix, when the vocabulary
+//!   grows.
 //! - Cursors of ended scans. Each keeps a copy of the leaf that it was in, and the next scan often
 //!   begins there. A cursor compares the copy with the leaf before it trusts it.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Bound, Deref, DerefMut};
+use std::sync::Arc;
 
 use tidegate_engine::{Cursor, Direction};
 
 use super::record::Head;
+use super::vocabulary::NameId;
 use super::{Document, XmlStoreError};
 use crate::label::Label;
+use crate::name::QName;
 
 /// Number of heads that are kept.
 const HEADS: usize = 16;
+/// Number of names whose numbers are kept.
+const ASKED: usize = 8;
 /// Number of cursors that are kept.
 const CURSORS: usize = 8;
 
@@ -30,7 +38,12 @@ pub(super) struct Recent<'t> {
     /// Number of changes that it has made.
     changes: &'t Cell<u64>,
     cursors: RefCell<Vec<Cursor>>,
+    names: RefCell<Vec<Option<Arc<QName>>>>,
+    asked: RefCell<Vec<Asked>>,
 }
+
+/// A name that was asked for, its numbers, and the size of the vocabulary then.
+type Asked = (QName, Arc<[NameId]>, usize);
 
 /// Returns where the head of a node is kept.
 fn place(label: &Label) -> usize {
@@ -43,8 +56,14 @@ fn place(label: &Label) -> usize {
 impl<'t> Recent<'t> {
     /// Remembers nothing. `changes` is the number of changes that the transaction has made.
     pub(super) fn new(changes: &'t Cell<u64>) -> Recent<'t> {
-        let (as_of, cursors) = (Cell::new(changes.get()), RefCell::default());
-        Recent { heads: Default::default(), as_of, changes, cursors }
+        Recent {
+            heads: Default::default(),
+            as_of: Cell::new(changes.get()),
+            changes,
+            cursors: RefCell::default(),
+            names: RefCell::default(),
+            asked: RefCell::default(),
+        }
     }
 
     pub(super) fn remember(&self, label: &Label, head: Head) {
@@ -79,6 +98,44 @@ impl Document<'_> {
         if !self.locks_nodes() || self.operations.get() == 0 {
             self.recent.remember(label, head);
         }
+    }
+
+    /// Returns the name of a number.
+    pub(super) fn name_of(&self, name: NameId) -> Result<Arc<QName>, XmlStoreError> {
+        let at = name.0 as usize;
+        if let Some(Some(known)) = self.recent.names.borrow().get(at) {
+            return Ok(Arc::clone(known));
+        }
+        let found = self.store.vocabulary.name(name);
+        let found =
+            found.ok_or(XmlStoreError::Unsound("a node's name is not in the vocabulary"))?;
+        let mut names = self.recent.names.borrow_mut();
+        if names.len() <= at {
+            names.resize(at + 1, None);
+        }
+        names[at] = Some(Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// Returns the numbers of a name, whatever the prefix.
+    pub(super) fn numbers_of(&self, name: &QName) -> Arc<[NameId]> {
+        let count = self.store.vocabulary.count();
+        let mut asked = self.recent.asked.borrow_mut();
+        let known = asked.iter().find(|(known, _, as_of)| known == name && *as_of == count);
+        if let Some((_, numbers, _)) = known {
+            return Arc::clone(numbers);
+        }
+        let numbers: Arc<[NameId]> = self.store.vocabulary.numbers(name).into();
+        if asked.len() >= ASKED {
+            asked.clear();
+        }
+        asked.push((name.clone(), Arc::clone(&numbers), count));
+        numbers
+    }
+
+    /// Returns the number of changes that the transaction has made.
+    pub(super) fn changes(&self) -> u64 {
+        self.recent.changes.get()
     }
 
     /// Returns a cursor upward over a range of the document's records.

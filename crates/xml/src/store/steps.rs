@@ -3,9 +3,12 @@
 //! A test reads the first bytes of a record, its kind and the number of its name. The label and the
 //! rest of the record are read of nodes that pass.
 
+use std::sync::Arc;
+
 use super::locks::Touch;
 use super::navigate::Scan;
 use super::record::{Head, RecordKind, take_number};
+use super::view::Viewed;
 use super::vocabulary::NameId;
 use super::{Document, XmlStoreError};
 use crate::label::Label;
@@ -19,7 +22,7 @@ pub(super) enum Wanted {
     /// A child of something: neither an attribute nor a declaration.
     Child,
     Of(RecordKind),
-    Named(RecordKind, Vec<NameId>),
+    Named(RecordKind, Arc<[NameId]>),
 }
 
 impl Wanted {
@@ -48,19 +51,20 @@ impl Wanted {
     }
 }
 
-/// How far a step has come.
-enum Way {
-    /// To any node of the range.
-    Below,
-    /// Over the children of the context node; the last of them.
-    Over(Option<Label>),
+/// How the nodes are come by.
+enum Way<'d, 't> {
+    /// By a scan of the range.
+    Below(Box<Scan<'d, 't>>),
+    /// By a scan over the children of the context node; the last of them.
+    Over(Box<Scan<'d, 't>>, Option<Label>),
+    /// Among nodes that are read in advance.
+    Viewed(&'d Document<'t>, Viewed),
 }
 
 /// The nodes that a step finds.
 pub(super) struct Steps<'d, 't> {
-    scan: Scan<'d, 't>,
     wanted: Wanted,
-    way: Way,
+    way: Way<'d, 't>,
 }
 
 impl<'t> Document<'t> {
@@ -79,38 +83,47 @@ impl<'t> Document<'t> {
             StepTest::Any if axis == StepAxis::Attribute => Wanted::Of(principal),
             StepTest::Any => Wanted::Child,
             StepTest::Principal => Wanted::Of(principal),
-            StepTest::Name(name) => Wanted::Named(principal, self.store.vocabulary.numbers(name)),
+            StepTest::Name(name) => Wanted::Named(principal, self.numbers_of(name)),
             StepTest::Text => Wanted::Of(RecordKind::Text),
-        };
-        let range = match axis {
-            StepAxis::Attribute => node.attributes_range(),
-            StepAxis::Child | StepAxis::Descendant => node.children_range(),
         };
         self.touch(match axis {
             StepAxis::Attribute => Touch::Node(node),
             StepAxis::Child => Touch::Children(node),
             StepAxis::Descendant => Touch::Subtree(node),
         })?;
-        let way = if axis == StepAxis::Child { Way::Over(None) } else { Way::Below };
-        Ok(Steps { scan: self.scan(&range)?, wanted, way })
+        // Below a node, a scan tests many records in less time than they are read in.
+        if axis != StepAxis::Descendant && self.may_view(node) {
+            let viewed = Viewed::new(node.clone(), axis == StepAxis::Attribute);
+            return Ok(Steps { wanted, way: Way::Viewed(self, viewed) });
+        }
+        let way = match axis {
+            StepAxis::Attribute => Way::Below(Box::new(self.scan(&node.attributes_range())?)),
+            StepAxis::Descendant => Way::Below(Box::new(self.scan(&node.children_range())?)),
+            StepAxis::Child => Way::Over(Box::new(self.scan(&node.children_range())?), None),
+        };
+        Ok(Steps { wanted, way })
     }
 }
 
 impl Steps<'_, '_> {
     fn step(&mut self) -> Result<Option<Label>, XmlStoreError> {
-        let last = match &mut self.way {
-            Way::Below => return self.scan.step_where(&self.wanted),
-            Way::Over(last) => last,
+        let wanted = &self.wanted;
+        let (scan, last) = match &mut self.way {
+            Way::Below(scan) => return scan.step_where(wanted),
+            Way::Viewed(document, viewed) => {
+                return viewed.step(document, |head| wanted.passes(head));
+            }
+            Way::Over(scan, last) => (scan, last),
         };
         loop {
             let found = match last.take() {
-                None => self.scan.step_head()?,
-                Some(last) => self.scan.step_over(&last, PASSED_ONE_BY_ONE)?,
+                None => scan.step_head()?,
+                Some(last) => scan.step_over(&last, PASSED_ONE_BY_ONE)?,
             };
             let Some((label, head)) = found else { return Ok(None) };
             *last = Some(label);
-            if self.wanted.passes(head) {
-                return Ok(last.clone().inspect(|label| self.scan.remember(label, head)));
+            if wanted.passes(head) {
+                return Ok(last.clone().inspect(|label| scan.remember(label, head)));
             }
         }
     }

@@ -100,6 +100,11 @@ impl Vocabulary {
         prefixes.iter().map(|&(_, id)| id).collect()
     }
 
+    /// Returns how many names there are.
+    pub(super) fn count(&self) -> usize {
+        self.names().by_number.len()
+    }
+
     /// Returns the name of a number, if there is one.
     pub(super) fn name(&self, id: NameId) -> Option<Arc<QName>> {
         self.names().by_number.get(id.0 as usize).cloned()

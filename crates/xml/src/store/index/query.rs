@@ -17,6 +17,7 @@ use std::collections::BinaryHeap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use tidegate_engine::lock::multi_granularity::S;
 use tidegate_engine::{Cursor, Direction};
 
 use super::classes::{NodeClass, Reached};
@@ -351,6 +352,10 @@ impl Run {
         (low, high): KeyRange,
     ) -> Result<Run, XmlStoreError> {
         let mut transaction = document.transaction.borrow_mut();
+        // Who changes the index changes the document, which is locked: the entries need no locks.
+        if !document.locks_nodes() {
+            transaction.lock_tree(&index.tree, S)?;
+        }
         let bounds = (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice));
         Ok(Run(transaction.cursor(&index.tree, bounds, Direction::Up)?))
     }
