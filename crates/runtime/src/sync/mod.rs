@@ -52,14 +52,10 @@ pub(crate) mod held {
     }
 
     pub(super) fn take() {
-        if cfg!(debug_assertions) {
-            HELD.set(HELD.get() + 1);
-        }
+        HELD.set(HELD.get() + 1);
     }
 
     pub(super) fn release() {
-        if cfg!(debug_assertions) {
-            HELD.set(HELD.get() - 1);
-        }
+        HELD.set(HELD.get() - 1);
     }
 }

@@ -35,9 +35,7 @@ unsafe impl<const LONG: bool> lock_api::RawMutex for RawMutex<LONG> {
 
     #[inline]
     fn lock(&self) {
-        if fiber::is_active() {
-            machine::point();
-        }
+        before_lock();
         if !self.0.try_lock() {
             self.lock_contended();
         }
@@ -95,9 +93,7 @@ unsafe impl<const LONG: bool> lock_api::RawRwLock for RawRwLock<LONG> {
 
     #[inline]
     fn lock_shared(&self) {
-        if fiber::is_active() {
-            machine::point();
-        }
+        before_lock();
         if !self.0.try_lock_shared() {
             self.lock_contended(true);
         }
@@ -122,9 +118,7 @@ unsafe impl<const LONG: bool> lock_api::RawRwLock for RawRwLock<LONG> {
 
     #[inline]
     fn lock_exclusive(&self) {
-        if fiber::is_active() {
-            machine::point();
-        }
+        before_lock();
         if !self.0.try_lock_exclusive() {
             self.lock_contended(false);
         }
@@ -162,9 +156,18 @@ fn address<L>(lock: &L) -> usize {
     std::ptr::from_ref(lock).addr()
 }
 
+/// Lets a machine that draws its schedules switch before a lock is taken: two locks that are taken
+/// in either order need that. Builds for speed leave it out; they switch after each release.
+#[inline]
+fn before_lock() {
+    if cfg!(debug_assertions) && fiber::is_active() {
+        machine::point();
+    }
+}
+
 #[inline]
 fn has_taken<const LONG: bool>() {
-    if !LONG && fiber::is_active() {
+    if cfg!(debug_assertions) && !LONG && fiber::is_active() {
         held::take();
     }
 }
@@ -172,10 +175,16 @@ fn has_taken<const LONG: bool>() {
 #[inline]
 fn has_released<const LONG: bool>(address: usize, all: bool) {
     if fiber::is_active() {
-        if !LONG {
-            held::release();
-        }
-        machine::wake_for_lock(address, all);
-        machine::point();
+        has_released_on_machine::<LONG>(address, all);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn has_released_on_machine<const LONG: bool>(address: usize, all: bool) {
+    if cfg!(debug_assertions) && !LONG {
+        held::release();
+    }
+    machine::wake_for_lock(address, all);
+    machine::point();
 }
