@@ -360,6 +360,11 @@ impl Run {
         Ok(Run(transaction.cursor(&index.tree, bounds, Direction::Up)?))
     }
 
+    /// Goes through another range.
+    pub(super) fn restart(&mut self, (low, high): KeyRange) {
+        self.0.restart((low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice)));
+    }
+
     /// Returns the label of the next entry, and the class that is its value, if it has one.
     pub(super) fn step(
         &mut self,

@@ -60,6 +60,8 @@ impl<'t> Document<'t> {
         let elements = self.classes_on(path);
         let filter = Filter::of_classes(&plan.classes);
         let mut found = Vec::new();
+        // Beginnings of a value are near each other in the index, often in one leaf.
+        let mut run: Option<Run> = None;
         for beginning in self.prefixes(plan, None) {
             // The class is in the key or in the entry.
             let own = <[u8; 4]>::try_from(&beginning[..]).ok().map(NodeClass::from_bytes);
@@ -67,7 +69,14 @@ impl<'t> Document<'t> {
             for end in ends {
                 let mut prefix = beginning.clone();
                 key::push_text(&mut prefix, &value[..end], plan.index.text_max);
-                let mut run = Run::new(self, &plan.index, key::beginning_with(prefix))?;
+                let range = key::beginning_with(prefix);
+                let run = match &mut run {
+                    Some(run) => {
+                        run.restart(range);
+                        run
+                    }
+                    None => run.insert(Run::new(self, &plan.index, range)?),
+                };
                 while let Some((label, class)) = run.step(self, &plan.index)? {
                     let class = own.or(class);
                     if self.passes(&filter, &label, class)? {
