@@ -2,10 +2,11 @@
 
 use std::cmp::Ordering;
 
+use tidegate_engine::TxnOptions;
 use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
 use tidegate_xml::name::QName;
-use tidegate_xml::store::{Document, InnerNodes, XmlStoreError};
+use tidegate_xml::store::{Document, InnerNodes, LockGranularity, XmlStoreError};
 use tidegate_xml::tree::{Binding, Kind, Tree};
 use tidegate_xml::xpath::{Environment, Item, Prefixes, Query, Value};
 
@@ -183,4 +184,52 @@ fn answers_are_the_same_with_indexes_as_without(inner: InnerNodes) {
         }
     }
     assert!(found > 600, "only {found} queries found something");
+}
+
+/// The nodes below one, by walks from node to node in two ways.
+fn walked(document: &Document<'_>, node: &Label, found: &mut [Vec<Label>; 2]) {
+    for child in document.children(node).unwrap() {
+        let child = child.unwrap();
+        found[0].push(child.clone());
+        let mut both = [Vec::new(), Vec::new()];
+        walked(document, &child, &mut both);
+        found[0].append(&mut both[0]);
+    }
+    let mut next = document.first_child(node).unwrap();
+    while let Some(child) = next {
+        found[1].push(child.clone());
+        if document.kind(&child).unwrap() == Kind::Element {
+            let mut both = [Vec::new(), Vec::new()];
+            walked(document, &child, &mut both);
+            found[1].append(&mut both[1]);
+        }
+        next = document.next_sibling(&child).unwrap();
+    }
+}
+
+both!(walks_through_many_nodes_and_long_texts_find_all);
+fn walks_through_many_nodes_and_long_texts_find_all(inner: InnerNodes) {
+    let store = new_store(21);
+    let long = "x".repeat(100_000);
+    let mut text = String::from("<r>");
+    for number in 0..700 {
+        let content = if number == 350 { &long } else { "y" };
+        text += &format!("<a n='{number}' m='1'>{content}<b><c/></b></a>");
+    }
+    text += "</r>";
+    load_as(inner, &store, "d", &text).unwrap();
+    for granularity in [LockGranularity::Document, LockGranularity::Nodes] {
+        let transaction = store.begin_locking(granularity, TxnOptions::default());
+        let document = transaction.document("d").unwrap();
+        let mut found = [Vec::new(), Vec::new()];
+        walked(&document, &Label::document(), &mut found);
+        let all = document.descendants(&Label::document()).unwrap();
+        let all: Vec<Label> = all.collect::<Result<_, _>>().unwrap();
+        assert_eq!(all.len(), 1 + 4 * 700);
+        assert_eq!(found, [all.clone(), all]);
+        let numbers = nodes(&document, "//a/@n", &Label::document());
+        assert_eq!(numbers.len(), 700);
+        let last = document.content(&numbers[699]).unwrap();
+        assert_eq!(last, "699");
+    }
 }
