@@ -14,17 +14,21 @@
 //!
 //! Arguments: `updates` or `reads`; frames of the buffer; positioning time in ms; seconds a cell;
 //! number of writers (default: 48); `atomic` for no doublewrite; then the disks of the table
-//! (default: 1,4,48,4096) and its threads (default: 1,4,20,60,200), each a list.
+//! (default: 1,4,48,4096) and its threads (default: 1,4,20,60,200), each a list; then an empty
+//! directory. With a directory the machine is the system's, its files are there and written
+//! directly, and disks and positioning time do not count.
 
 #![allow(clippy::disallowed_methods, reason = "the arguments are the system's")]
 #![expect(clippy::print_stdout, reason = "printing figures is what a benchmark is for")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on has failed")]
 
-use std::sync::Arc;
+use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tidegate_engine::disk::{Disk, MemoryDisk, TimedDisk};
+use tidegate_engine::disk::{Disk, FileDisk, IoMode, MemoryDisk, TimedDisk};
 use tidegate_engine::wal::LogId;
 use tidegate_engine::{Durability, Store, StoreOptions, TreeHandle, TxnError, TxnOptions};
 use tidegate_runtime::{Hardware, Machine, Service, clock, thread};
@@ -41,6 +45,7 @@ struct Wanted {
     seconds: u64,
     disks: Vec<u32>,
     threads: Vec<u64>,
+    directory: Option<PathBuf>,
 }
 
 impl Wanted {
@@ -65,6 +70,7 @@ impl Wanted {
             seconds: number(3, 10).into(),
             disks: list(6, &[1, 4, 48, 4096]),
             threads: list(7, &[1, 4, 20, 60, 200]).into_iter().map(u64::from).collect(),
+            directory: word(8).map(PathBuf::from),
         }
     }
 
@@ -78,17 +84,13 @@ impl Wanted {
     }
 }
 
-/// A disk with the rows.
-fn filled() -> MemoryDisk {
-    let disk = Arc::new(MemoryDisk::new());
-    let shared = Arc::clone(&disk) as Arc<dyn Disk>;
-    let store = Store::create(&shared, LogId(1), &StoreOptions::default()).unwrap();
+fn fill(disk: &Arc<dyn Disk>) {
+    let store = Store::create(disk, LogId(1), &StoreOptions::default()).unwrap();
     let tree = store.create_tree("rows").unwrap();
     let rows = (0..ROWS).map(|row| (row.to_be_bytes(), [7; ROW_BYTES]));
     store.bulk_load(&tree, 90, rows).unwrap();
     drop(tree);
     store.close().unwrap();
-    disk.fork()
 }
 
 /// What threads share.
@@ -99,6 +101,8 @@ struct Load {
     is_over: AtomicBool,
     done: AtomicU64,
     failed: AtomicU64,
+    /// The first error.
+    error: OnceLock<String>,
 }
 
 impl Load {
@@ -114,8 +118,12 @@ impl Load {
             });
             // Two transactions that change the same rows wait for each other in one order.
             keys.sort_unstable();
-            let counter = if self.transact(keys).is_ok() { &self.done } else { &self.failed };
+            let result = self.transact(keys);
+            let counter = if result.is_ok() { &self.done } else { &self.failed };
             counter.fetch_add(1, Ordering::Relaxed);
+            if let Err(error) = result {
+                self.error.get_or_init(|| error.to_string());
+            }
         }
     }
 
@@ -138,48 +146,80 @@ impl Load {
     }
 }
 
-/// Returns what is done a second, and how many transactions failed.
-fn cell(wanted: &Wanted, disk: MemoryDisk, disks: u32, threads: u64) -> ([f64; 2], u64) {
-    let (options, updates) = (wanted.options.clone(), wanted.updates);
-    let seconds = wanted.seconds;
-    let body = move || {
-        let disk: Arc<dyn Disk> = Arc::new(TimedDisk::new(Arc::new(disk)));
-        let store = Store::open(&disk, &options).unwrap();
-        let tree = store.tree("rows").unwrap();
-        let (is_over, done, failed) =
-            (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-        let load = Arc::new(Load { store, tree, updates, is_over, done, failed });
-        let start = |number: u64| {
-            let load = Arc::clone(&load);
-            thread::spawn("client", move || load.work(number)).unwrap()
-        };
-        let clients: Vec<_> = (0..threads).map(start).collect();
-        let wait = |seconds| thread::sleep(Duration::from_secs(seconds));
-        wait(seconds.div_ceil(2));
-        let (began, before) = (clock::now(), load.counts());
-        wait(seconds);
-        let (time, after) = (clock::now() - began, load.counts());
-        load.is_over.store(true, Ordering::Relaxed);
-        for client in clients {
-            client.join().unwrap();
-        }
-        let rate = |at: usize| (after[at] - before[at]) as f64 / time.as_secs_f64();
-        ([rate(0), rate(1)], load.failed.load(Ordering::Relaxed))
-    };
-    Machine::new(wanted.hardware(disks), 1).run(body).unwrap().value
+/// What comes of a load.
+struct Cell {
+    transactions_per_s: f64,
+    pages_per_s: f64,
+    failed: u64,
+    error: Option<String>,
 }
 
+fn measure(disk: &Arc<dyn Disk>, wanted: &Wanted, threads: u64) -> Cell {
+    let store = Store::open(disk, &wanted.options).unwrap();
+    let load = Arc::new(Load {
+        tree: store.tree("rows").unwrap(),
+        store,
+        updates: wanted.updates,
+        is_over: AtomicBool::new(false),
+        done: AtomicU64::new(0),
+        failed: AtomicU64::new(0),
+        error: OnceLock::new(),
+    });
+    let start = |number: u64| {
+        let load = Arc::clone(&load);
+        thread::spawn("client", move || load.work(number)).unwrap()
+    };
+    let clients: Vec<_> = (0..threads).map(start).collect();
+    let wait = |seconds| thread::sleep(Duration::from_secs(seconds));
+    wait(wanted.seconds.div_ceil(2));
+    let (began, before) = (clock::now(), load.counts());
+    wait(wanted.seconds);
+    let (time, after) = (clock::now() - began, load.counts());
+    load.is_over.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.join().unwrap();
+    }
+    let rate = |at: usize| (after[at] - before[at]) as f64 / time.as_secs_f64();
+    Cell {
+        transactions_per_s: rate(0),
+        pages_per_s: rate(1),
+        failed: load.failed.load(Ordering::Relaxed),
+        error: load.error.get().cloned(),
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:.0} / {:.0}", self.transactions_per_s, self.pages_per_s)?;
+        let Some(error) = &self.error else { return Ok(()) };
+        write!(formatter, ", {} failed: {error}", self.failed)
+    }
+}
+
+/// Measures on a machine in virtual time, or in a directory.
 fn main() {
-    let wanted = Wanted::parse();
-    let disk = filled();
+    let wanted = Arc::new(Wanted::parse());
+    let memory = Arc::new(MemoryDisk::new());
+    let disk: Arc<dyn Disk> = match &wanted.directory {
+        Some(path) => Arc::new(FileDisk::create(path, IoMode::Direct).unwrap()),
+        None => Arc::clone(&memory) as Arc<dyn Disk>,
+    };
+    fill(&disk);
     let head = wanted.threads.iter().map(|threads| format!(" {threads} |"));
     println!("| disks \\ threads |{}", head.collect::<String>());
     println!("| ---: |{}", " ---: |".repeat(wanted.threads.len()));
     for &disks in &wanted.disks {
         let cells = wanted.threads.iter().map(|&threads| {
-            let ([transactions, pages], failed) = cell(&wanted, disk.fork(), disks, threads);
-            let failed = if failed == 0 { String::new() } else { format!(", {failed} failed") };
-            format!(" {transactions:.0} / {pages:.0}{failed} |")
+            if wanted.directory.is_some() {
+                return format!(" {} |", measure(&disk, &wanted, threads));
+            }
+            let (fork, theirs) = (memory.fork(), Arc::clone(&wanted));
+            let body = move || {
+                let timed: Arc<dyn Disk> = Arc::new(TimedDisk::new(Arc::new(fork)));
+                measure(&timed, &theirs, threads)
+            };
+            let report = Machine::new(wanted.hardware(disks), 1).run(body).unwrap();
+            format!(" {} |", report.value)
         });
         println!("| {disks} |{}", cells.collect::<String>());
     }
