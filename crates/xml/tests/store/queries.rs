@@ -211,12 +211,11 @@ both!(walks_through_many_nodes_and_long_texts_find_all);
 fn walks_through_many_nodes_and_long_texts_find_all(inner: InnerNodes) {
     let store = new_store(21);
     let long = "x".repeat(100_000);
-    let mut text = String::from("<r>");
-    for number in 0..700 {
+    let children = (0..700).map(|number| {
         let content = if number == 350 { &long } else { "y" };
-        text += &format!("<a n='{number}' m='1'>{content}<b><c/></b></a>");
-    }
-    text += "</r>";
+        format!("<a n='{number}' m='1'>{content}<b><c/></b></a>")
+    });
+    let text = format!("<r>{}</r>", children.collect::<Vec<_>>().concat());
     load_as(inner, &store, "d", &text).unwrap();
     for granularity in [LockGranularity::Document, LockGranularity::Nodes] {
         let transaction = store.begin_locking(granularity, TxnOptions::default());
