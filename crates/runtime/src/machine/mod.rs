@@ -115,6 +115,9 @@ impl Machine {
     /// Returns a machine that draws which task runs next at each lock, unlock, wake-up, start of a
     /// task, look at the clock, and [`point`](crate::thread::point). Work and disks take no time,
     /// and time-outs happen in any order that could be.
+    ///
+    /// Without debug assertions it does not switch before a lock is taken, only after its release:
+    /// two locks that are taken in either order are then not found.
     #[must_use]
     pub fn schedules(strategy: Strategy) -> Machine {
         Machine { kind: Kind::Scheduled(strategy) }
