@@ -67,7 +67,7 @@ impl Loaded {
             match item {
                 Item::Node(node) => match self.numbers.get(&node) {
                     Some(number) => nodes.push(*number),
-                    None => return "a node that is none of the document".to_owned(),
+                    None => return "a node of another document".to_owned(),
                 },
                 Item::Atomic(Atomic::Double(value)) => return number(*value),
                 Item::Atomic(Atomic::Float(value)) => return number(f64::from(*value)),

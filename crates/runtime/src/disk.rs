@@ -1,7 +1,7 @@
 //! The time that disks take, on a machine in virtual time. On the operating system's nothing here
 //! takes any: its disks take their own.
 //!
-//! A file's bytes are kept by whoever calls. It says here what a disk would do, and waits as long.
+//! The caller keeps the bytes of its files. It says here what a disk would do, and waits as long.
 
 use crate::{fiber, machine};
 

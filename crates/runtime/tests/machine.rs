@@ -115,7 +115,7 @@ fn locks_exclude_and_conditions_are_seen() {
 }
 
 #[test]
-fn a_panic_reaches_whoever_joins() {
+fn a_panic_reaches_the_task_that_joins() {
     on_both(|| {
         let task = thread::spawn("fails", || panic!("as planned")).unwrap();
         let panic = task.join().unwrap_err();

@@ -104,7 +104,7 @@ fn hardware(processors: u32, discipline: Discipline) -> Hardware {
     Hardware { discipline, ..Hardware::with_processors(processors) }
 }
 
-/// Never in a run: whoever has a processor keeps it.
+/// A quantum longer than any run: a task keeps its processor until it is done.
 const FOREVER: Discipline = Discipline::Quantum(Duration::from_secs(1 << 30));
 
 fn name(discipline: Discipline) -> &'static str {

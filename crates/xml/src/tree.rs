@@ -120,7 +120,7 @@ pub enum StepAxis {
 /// What a [`Tree::step`] asks of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StepTest<'a> {
-    /// Nothing.
+    /// That it is on the axis.
     Any,
     /// That it is an attribute on the axis of attributes, and an element on the others.
     Principal,

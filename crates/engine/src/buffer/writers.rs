@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn every_run_is_written_where_it_belongs_whoever_writes_it() {
+    fn every_run_is_written_to_its_place_by_any_number_of_writers() {
         for count in [1, 2, 7] {
             let disk = SimulatedDisk::new(1, Faults::default());
             let file = disk.open("a", Open::New).expect("it is new");

@@ -178,7 +178,7 @@ enum Shape {
     Single,
     /// None is an ancestor of another.
     Flat,
-    /// Nothing.
+    /// One may be an ancestor of another.
     Nested,
 }
 
