@@ -32,6 +32,17 @@ fn stop(server: &Postgres, signal: Signal) {
     eventually("the server has stopped", || TcpStream::connect(address).err());
 }
 
+/// Waits until a server's process sleeps. One that is still in the call that sends an answer says
+/// nothing when it is told to quit: PostgreSQL does not begin a message inside another
+/// (`PqCommBusy`).
+fn wait_until_at_rest(backend: &str) {
+    let sleeps = || {
+        let stat = std::fs::read_to_string(format!("/proc/{backend}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('S').then_some(())
+    };
+    eventually("the server's process sleeps", sleeps);
+}
+
 /// A label's value of a metric.
 fn labelled(proxy: &Proxy, name: &str, label: &str) -> f64 {
     let page = proxy.get("/metrics");
@@ -61,6 +72,7 @@ fn clients_that_have_sent_nothing_survive_a_restart() {
         for client in &mut inside {
             client.query("BEGIN");
             client.query("INSERT INTO done VALUES (-1)");
+            wait_until_at_rest(&client.value("SELECT pg_backend_pid()"));
         }
         stop(&server, signal);
         for (id, client) in clients.iter_mut().enumerate() {
