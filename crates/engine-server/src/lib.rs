@@ -14,6 +14,13 @@
 //! never has more workers than permits were out at once. A worker that was idle for five seconds
 //! ends, so the pool shrinks after the limit was lowered.
 //!
+//! # Priorities
+//! A request has a [`Class`], which counts where [`ClassPriorities`] says. At the gate the high
+//! class goes first in the queue. In lock queues a transaction of the high class passes those of
+//! the normal class, and preempts them while they wait ([`tidegate_engine::lock`]). On processors
+//! its work comes first. The latter two are the internal prioritization that the
+//! external-scheduling study compares with a gate (Schroeder et al., ICDE 2006, Section 5.2).
+//!
 //! # Example
 //! The limit is 1, and A and B call at once. A gets the permit, B a ticket. A worker runs A's
 //! transaction, gives the permit back and answers. The permit wakes B's ticket: B is ready, and the
@@ -54,8 +61,11 @@
 //! ```
 //!
 //! # Limits
-//! A worker that waits for a lock keeps its thread, as the study's server does. That is why the
-//! pool must not be too small.
+//! * A worker that waits for a lock keeps its thread, as the study's server does. That is why the
+//!   pool must not be too small.
+//! * Priorities are not inherited: a transaction of the normal class that holds a lock for which
+//!   the high class waits gets no processor sooner for it. The threads of the log and of the buffer
+//!   have the normal priority.
 
 mod maturity;
 mod pool;
@@ -66,14 +76,15 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 use tidegate_control::{Controller, IntervalRule, Mpl, SplitMix64};
+use tidegate_engine::lock::Priority as LockPriority;
 use tidegate_engine::{Store, StoreError, Transaction, TxnError, TxnOptions};
 use tidegate_gate::Snapshot;
 use tidegate_gate::{
     Admission, Class, DatabaseState, Discounted, Gate, Governor, Limits, QueueFull, Request,
 };
-use tidegate_runtime::clock;
 use tidegate_runtime::sync::{Condvar, LongMutex, channel};
 use tidegate_runtime::thread::{self, JoinHandle};
+use tidegate_runtime::{Priority, clock};
 
 pub use tidegate_gate::Adjustment;
 
@@ -84,11 +95,35 @@ use pool::{Job, Pool, Reply};
 pub type Procedure =
     Box<dyn Fn(&mut Transaction, &[u8]) -> Result<Vec<u8>, TxnError> + Send + Sync>;
 
+/// Where the high class goes first; by default at the gate only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassPriorities {
+    /// In the gate's queue. Otherwise the gate takes all requests for those of the normal class.
+    pub gate: bool,
+    /// In lock queues: transactions of the high class have the highest [`TxnOptions::priority`].
+    /// This has an effect if the store was opened with
+    /// [`Priorities::PreemptOnWait`](tidegate_engine::lock::Priorities::PreemptOnWait).
+    pub locks: bool,
+    /// On the processors of a machine in virtual time: a request of the high class has
+    /// [`Priority::High`](tidegate_runtime::Priority::High) from its begin to its commit. Threads
+    /// of the operating system have no priorities.
+    pub processors: bool,
+}
+
+impl Default for ClassPriorities {
+    fn default() -> Self {
+        ClassPriorities { gate: true, locks: false, processors: false }
+    }
+}
+
 /// Settings of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerOptions {
-    /// Isolation, durability and priority of every transaction.
+    /// Isolation, durability and priority of every transaction. With
+    /// [`ClassPriorities::locks`] the priority is that of the normal class.
     pub transactions: TxnOptions,
+    /// Where the high class goes first.
+    pub priorities: ClassPriorities,
     /// The most permits that may be out at once, including discounted ones. A request that runs far
     /// longer than the others is discounted: it stops counting against the limit, and another is
     /// admitted in its place. A higher limit of the controller replaces this value; an equal one
@@ -110,12 +145,25 @@ impl Default for ServerOptions {
     fn default() -> Self {
         ServerOptions {
             transactions: TxnOptions::default(),
+            priorities: ClassPriorities::default(),
             mpl_max: Mpl::at_least_one(1_000),
             waiting_max: 10_000,
             queue_timeout: None,
             retries_max: 1_000,
             interval: IntervalRule::default(),
             seed: 1,
+        }
+    }
+}
+
+impl ServerOptions {
+    /// Returns the settings of a transaction of a class.
+    fn of(&self, class: Class) -> TxnOptions {
+        match class {
+            Class::High if self.priorities.locks => {
+                self.transactions.priority(LockPriority(u8::MAX))
+            }
+            Class::High | Class::Normal => self.transactions,
         }
     }
 }
@@ -237,11 +285,12 @@ impl Server {
         let Some(code) = self.shared.procedures.get(procedure) else {
             return reply.send(Err(CallError::NoProcedure(procedure.to_owned())));
         };
-        self.request(Job::new(Arc::clone(code), arguments.to_vec(), reply), class);
+        self.request(Job::new(Arc::clone(code), arguments.to_vec(), class, reply));
     }
 
-    fn request(&self, job: Job, class: Class) {
+    fn request(&self, job: Job) {
         let shared = &self.shared;
+        let class = if shared.options.priorities.gate { job.class() } else { Class::Normal };
         let token = shared.pool.add(job);
         let now = clock::now();
         let weak = Arc::downgrade(shared);
@@ -320,11 +369,12 @@ fn warn(discounted: &[Discounted], warned: &mut Option<Instant>, now: Instant) {
 }
 
 impl Shared {
-    /// Runs a procedure as a transaction, and again after each conflict.
-    fn run(&self, code: &Procedure, arguments: &[u8]) -> Answer {
+    /// Runs a procedure as a transaction of a class, and again after each conflict.
+    fn run(&self, code: &Procedure, arguments: &[u8], class: Class) -> Answer {
+        let _priority = ProcessorPriority::of(class, self.options.priorities);
         let mut retries = 0;
         loop {
-            match self.attempt(code, arguments) {
+            match self.attempt(code, arguments, class) {
                 Err(error) if error.is_retryable() && retries < self.options.retries_max => {
                     retries += 1;
                 }
@@ -333,8 +383,13 @@ impl Shared {
         }
     }
 
-    fn attempt(&self, code: &Procedure, arguments: &[u8]) -> Result<Vec<u8>, TxnError> {
-        let mut transaction = self.store.begin(self.options.transactions);
+    fn attempt(
+        &self,
+        code: &Procedure,
+        arguments: &[u8],
+        class: Class,
+    ) -> Result<Vec<u8>, TxnError> {
+        let mut transaction = self.store.begin(self.options.of(class));
         let running = Running { maturity: &self.maturity, number: transaction.id().0 };
         self.maturity.began(running.number, transaction.watch());
         let answer = code(&mut transaction, arguments)?;
@@ -354,5 +409,29 @@ struct Running<'s> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.maturity.ended(self.number, None);
+    }
+}
+
+/// Has the processor priority of a request until it is dropped, also after a panic.
+struct ProcessorPriority {
+    is_high: bool,
+}
+
+impl ProcessorPriority {
+    fn of(class: Class, priorities: ClassPriorities) -> ProcessorPriority {
+        let is_high = priorities.processors && class == Class::High;
+        if is_high {
+            thread::set_priority(Priority::High);
+        }
+        ProcessorPriority { is_high }
+    }
+}
+
+impl Drop for ProcessorPriority {
+    fn drop(&mut self) {
+        if self.is_high {
+            // It pays for the work of the request first, at the old priority.
+            thread::set_priority(Priority::Normal);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_gate::{Claim, Outcome, Permit, Ticket};
+use tidegate_gate::{Claim, Class, Outcome, Permit, Ticket};
 use tidegate_runtime::clock;
 use tidegate_runtime::sync::{Condvar, Mutex};
 use tidegate_runtime::thread::{self, JoinHandle};
@@ -19,6 +19,7 @@ const IDLE_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Job {
     code: Arc<Procedure>,
     arguments: Vec<u8>,
+    class: Class,
     reply: Reply,
     progress: Progress,
 }
@@ -64,8 +65,12 @@ enum Progress {
 }
 
 impl Job {
-    pub(crate) fn new(code: Arc<Procedure>, arguments: Vec<u8>, reply: Reply) -> Job {
-        Job { code, arguments, reply, progress: Progress::Asked { is_woken: false } }
+    pub(crate) fn new(code: Arc<Procedure>, arguments: Vec<u8>, class: Class, reply: Reply) -> Job {
+        Job { code, arguments, class, reply, progress: Progress::Asked { is_woken: false } }
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        self.class
     }
 }
 
@@ -271,8 +276,8 @@ fn spawn(shared: &Arc<Shared>, state: &mut State) {
 }
 
 fn work(shared: &Shared, job: Job) {
-    let Job { code, arguments, reply, progress } = job;
-    let run = catch_unwind(AssertUnwindSafe(|| shared.run(&code, &arguments)));
+    let Job { code, arguments, class, reply, progress } = job;
+    let run = catch_unwind(AssertUnwindSafe(|| shared.run(&code, &arguments, class)));
     let result = run.unwrap_or(Err(CallError::Panicked));
     shared.pool.finished();
     if let Progress::Admitted(permit) = progress {
