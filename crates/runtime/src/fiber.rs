@@ -64,9 +64,6 @@ pub(crate) fn is_active() -> bool {
 pub(crate) fn suspend() {
     let yielder = YIELDER.get();
     assert!(!yielder.is_null(), "only a fiber is suspended");
-    // The standard library counts panics by thread: other fibers would see this one's. A panic in a
-    // destructor that runs because of another one ends the process.
-    assert!(!std::thread::panicking(), "a task that panics does not wait while it unwinds");
     // SAFETY: the pointer is not null, so `Fiber::new` or this function has set it after control
     // came to the fiber that calls. It points into that fiber's stack, which is there as long as
     // the fiber runs.

@@ -44,8 +44,8 @@ pub mod thread;
 pub mod work;
 
 pub use machine::{
-    Discipline, Failure, Hardware, Machine, MachineError, Priority, Report, Service, Strategy,
-    Usage, search,
+    BadStrategy, Discipline, Explored, Failure, Hardware, Machine, MachineError, Priority, Report,
+    Service, Strategy, Usage, explore, run_all, search,
 };
 
 /// Returns whether the caller is a task of a machine: in virtual time, or under drawn schedules.

@@ -30,7 +30,7 @@ mod processors;
 mod schedules;
 
 pub use hardware::{Discipline, Hardware, Priority, Service};
-pub use schedules::{Failure, Strategy, search};
+pub use schedules::{BadStrategy, Explored, Failure, Strategy, explore, run_all, search};
 
 use hardware::Disks;
 use processors::Processors;
@@ -97,6 +97,13 @@ pub enum MachineError {
     Endless {
         /// Points at which it could have switched.
         steps: u64,
+        /// A line for each task: its name and what it waits for.
+        tasks: String,
+    },
+    /// A task of a machine that draws schedules panicked, and would have to wait for another one
+    /// while it unwinds.
+    #[error("a task has panicked, as was printed, and waits for another one:{tasks}")]
+    Panicked {
         /// A line for each task: its name and what it waits for.
         tasks: String,
     },
@@ -213,6 +220,8 @@ struct TaskState {
     priority: Priority,
     /// Locks that it holds and must not hold at a wait, while others run.
     held: u32,
+    /// What it panicked with.
+    panic: Option<String>,
 }
 
 impl TaskState {
@@ -247,6 +256,8 @@ struct State {
     switches: u64,
     counts: Counts,
     entropy: SplitMix64,
+    /// A task waits while it unwinds: the run is given up.
+    is_given_up: bool,
     mode: Mode,
 }
 
@@ -304,6 +315,7 @@ impl State {
             switches: 0,
             counts: Counts::default(),
             entropy: SplitMix64::new(SplitMix64::mix(seed ^ 0x656e_7472)),
+            is_given_up: false,
             mode,
         }
     }
@@ -411,11 +423,17 @@ impl State {
         self.ready.remove(place).expect("a place among those that can run")
     }
 
-    /// Describes the tasks that have not ended, a line for each.
+    fn have_ended(&self) -> bool {
+        self.tasks.iter().all(|task| task.wait == Wait::Ended)
+    }
+
+    /// Describes the tasks that have not ended, and those that have panicked, a line for each.
     fn describe(&self) -> String {
         let mut text = String::new();
         for (number, task) in self.tasks.iter().enumerate() {
-            if task.wait != Wait::Ended {
+            if let Some(panic) = &task.panic {
+                let _ = write!(text, "\n  {number} `{}` has panicked: {panic}", task.name);
+            } else if task.wait != Wait::Ended {
                 let what = task.wait.description();
                 let _ = write!(text, "\n  {number} `{}` {what}", task.name);
                 if let Wait::End(other) = task.wait {
@@ -463,12 +481,11 @@ fn drive() -> Result<(), MachineError> {
             Some((task, state.tasks[task].fiber.take().expect("it is there while others run")))
         }) else {
             return with(|state| {
-                let (elapsed, tasks) = (state.elapsed(), state.describe());
-                if tasks.is_empty() {
-                    Ok(())
-                } else {
-                    Err(MachineError::Stalled { elapsed, tasks })
+                if state.have_ended() {
+                    return Ok(());
                 }
+                let (elapsed, tasks) = (state.elapsed(), state.describe());
+                Err(MachineError::Stalled { elapsed, tasks })
             });
         };
         let has_ended = fiber.resume();
@@ -478,6 +495,9 @@ fn drive() -> Result<(), MachineError> {
                 return Ok(());
             }
             state.tasks[task].fiber = Some(fiber);
+            if state.is_given_up {
+                return Err(MachineError::Panicked { tasks: state.describe() });
+            }
             let steps = state.switches;
             if state.is_scheduled() && steps > STEPS_MAX {
                 return Err(MachineError::Endless { steps, tasks: state.describe() });
@@ -507,6 +527,10 @@ fn start<T: Send + 'static>(
     let fiber = Fiber::new(move || {
         let result: Result<T, Box<dyn Any + Send>> = catch_unwind(AssertUnwindSafe(body));
         settle(Duration::ZERO);
+        if let Err(panic) = &result {
+            let text = schedules::panic_text(&**panic);
+            with(|state| state.tasks[state.running].panic = Some(text));
+        }
         *theirs.0.lock() = Some(result);
         drop(theirs);
         end();
@@ -521,6 +545,7 @@ fn start<T: Send + 'static>(
             waits: 0,
             priority: Priority::Normal,
             held: 0,
+            panic: None,
         });
         state.ready.push_back(number);
         TaskId { machine: state.machine, number }
@@ -558,6 +583,13 @@ fn wait(why: Wait) {
         debug_assert!(is_free, "a task waits and holds a lock that is not for waits");
         let running = state.running;
         state.tasks[running].wait = why;
+        // The standard library counts panics by thread: other fibers would see this one's. A panic
+        // in a destructor that runs because of another one ends the process.
+        state.is_given_up = std::thread::panicking();
+        assert!(
+            !state.is_given_up || state.is_scheduled(),
+            "a task that panics does not wait while it unwinds"
+        );
     });
     fiber::suspend();
 }

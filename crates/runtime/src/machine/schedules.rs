@@ -1,10 +1,15 @@
 //! In which order tasks take turns when a machine looks for orders in which a program fails.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use tidegate_random::SplitMix64;
 
 use super::Machine;
+use crate::thread;
 
 /// How the next task is drawn at each point where a switch may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +35,7 @@ pub enum Strategy {
 
 /// A schedule in which a program failed. The same strategy, with its seed, fails again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("fails by {strategy:?}: {message}")]
+#[error("fails by {strategy}: {message}")]
 pub struct Failure {
     /// What drew the schedule.
     pub strategy: Strategy,
@@ -46,28 +51,176 @@ pub struct Failure {
 /// # Errors
 ///
 /// [`Failure`] with the first strategy by which it failed.
+///
+/// # Panics
+///
+/// If the system has no more threads.
 pub fn search(
     strategies: impl IntoIterator<Item = Strategy>,
     program: impl Fn() + Clone + Send + 'static,
 ) -> Result<(), Failure> {
-    for strategy in strategies {
-        let program = program.clone();
-        let run = || Machine::schedules(strategy).run(program).map(drop);
-        let message = match catch_unwind(AssertUnwindSafe(run)) {
-            Ok(Ok(())) => continue,
-            Ok(Err(error)) => error.to_string(),
-            Err(panic) => match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-                (Some(text), _) => (*text).into(),
-                (_, Some(text)) => text.clone(),
-                _ => "a panic without a text".into(),
-            },
-        };
-        return Err(Failure { strategy, message });
+    let strategies: Vec<Strategy> = strategies.into_iter().collect();
+    on_own_thread(move || {
+        let mut runs = strategies.into_iter().map(|strategy| run_by(strategy, program.clone()));
+        runs.try_for_each(|run| run.map(drop))
+    })
+}
+
+/// Calls a function on a thread of its own: of a run that is given up while a task unwinds, that
+/// thread panics for ever, as the standard library sees it.
+fn on_own_thread<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = std::thread::Builder::new().name("schedules".into()).spawn(function);
+    thread.expect("there is room for a thread").join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// Runs a program by one strategy. Returns how many steps it took.
+fn run_by(strategy: Strategy, program: impl FnOnce() + Send + 'static) -> Result<u64, Failure> {
+    let run = || Machine::schedules(strategy).run(program);
+    let message = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(report)) => return Ok(report.usage.switches),
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => panic_text(&*panic),
+    };
+    Err(Failure { strategy, message })
+}
+
+/// Returns what was said in a panic.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).into(),
+        (_, Some(text)) => text.clone(),
+        _ => "a panic without a text".into(),
     }
-    Ok(())
+}
+
+/// The environment variable with the one schedule that [`explore`] runs, as a failure names it.
+const ONE: &str = "TIDEGATE_SCHEDULE";
+/// The environment variable with the number of schedules that [`explore`] runs.
+const COUNT: &str = "TIDEGATE_SCHEDULES";
+
+/// What [`explore`] has run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explored {
+    /// What the program is called.
+    pub name: String,
+    /// How many schedules.
+    pub schedules: u64,
+    /// Points of all of them at which the machine chose who goes on.
+    pub steps: u64,
+    /// Time that it took, by the system's clock.
+    pub time: Duration,
+}
+
+impl fmt::Display for Explored {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Explored { name, schedules, steps, time } = self;
+        write!(formatter, "{name}: {schedules} schedules, {steps} steps, {time:.1?}")
+    }
+}
+
+/// Runs a program by drawn schedules, from the same seeds each time, for a test: every other one is
+/// random, and the others go by priorities with one to four changes.
+///
+/// If the environment variable `TIDEGATE_SCHEDULE` holds a schedule, as the text of a failure names
+/// it, only that one is run; `TIDEGATE_SCHEDULES` gives their number in place of `schedules`.
+///
+/// # Panics
+///
+/// If the program fails by a schedule, with how to run that one again, or if an environment
+/// variable cannot be read.
+pub fn explore(
+    name: &str,
+    schedules: u64,
+    program: impl Fn() + Clone + Send + 'static,
+) -> Explored {
+    let began = Instant::now();
+    let variable = |variable| std::env::var(variable).ok();
+    let one: Option<Strategy> =
+        variable(ONE).map(|text| text.parse().unwrap_or_else(|error| panic!("{ONE}: {error}")));
+    let schedules = variable(COUNT).map_or(schedules, |count| {
+        count.parse().unwrap_or_else(|_| panic!("{COUNT} is a number, not {count}"))
+    });
+    let schedules = if one.is_some() { 1 } else { schedules };
+    let runs = move || {
+        let (mut steps, mut length) = (0, 1);
+        for number in 0..schedules {
+            let strategy = one.unwrap_or_else(|| Strategy::drawn(number, length));
+            steps += run_by(strategy, program.clone()).map_err(|failure| (number + 1, failure))?;
+            length = length.max(u32::try_from(steps / (number + 1)).unwrap_or(u32::MAX));
+        }
+        Ok(steps)
+    };
+    let steps = on_own_thread(runs).unwrap_or_else(|(number, failure): (u64, Failure)| {
+        let again = failure.strategy;
+        panic!(
+            "{name}: schedule {number} of {schedules} {failure}\nrun it again with {ONE}={again}"
+        )
+    });
+    Explored { name: name.into(), schedules, steps, time: began.elapsed() }
+}
+
+/// Runs bodies as tasks, or as threads, and waits for all of them.
+///
+/// # Panics
+///
+/// With what one of them panicked with, or if the system has no more threads.
+pub fn run_all<T: Send + 'static, B: FnOnce() -> T + Send + 'static>(
+    bodies: impl IntoIterator<Item = B>,
+) -> Vec<T> {
+    let start = |body| thread::spawn("task", body).expect("there is room for a task");
+    let tasks: Vec<_> = bodies.into_iter().map(start).collect();
+    let result = |task: thread::JoinHandle<T>| task.join().unwrap_or_else(|e| resume_unwind(e));
+    tasks.into_iter().map(result).collect()
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Strategy::Random { seed } => write!(formatter, "random:{seed}"),
+            Strategy::Priorities { seed, changes, steps } => {
+                write!(formatter, "priorities:{seed}:{changes}:{steps}")
+            }
+        }
+    }
+}
+
+/// The text names no strategy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` names no schedule; write random:SEED or priorities:SEED:CHANGES:STEPS")]
+pub struct BadStrategy(String);
+
+impl FromStr for Strategy {
+    type Err = BadStrategy;
+
+    fn from_str(text: &str) -> Result<Strategy, BadStrategy> {
+        let bad = || BadStrategy(text.into());
+        let parts: Vec<&str> = text.split(':').collect();
+        let small = |part: &str| part.parse::<u32>().map_err(|_| bad());
+        match parts[..] {
+            ["random", seed] => Ok(Strategy::Random { seed: seed.parse().map_err(|_| bad())? }),
+            ["priorities", seed, changes, steps] => Ok(Strategy::Priorities {
+                seed: seed.parse().map_err(|_| bad())?,
+                changes: small(changes)?,
+                // Changes are drawn among the steps.
+                steps: small(steps)?.max(1),
+            }),
+            _ => Err(bad()),
+        }
+    }
 }
 
 impl Strategy {
+    /// Returns the strategy that [`explore`] takes for the schedule of this number, when those
+    /// before took `steps` steps, about.
+    fn drawn(number: u64, steps: u32) -> Strategy {
+        let seed = number / 2;
+        if number.is_multiple_of(2) {
+            return Strategy::Random { seed };
+        }
+        let changes = u32::try_from(seed % 4).expect("it is below 4") + 1;
+        Strategy::Priorities { seed, changes, steps }
+    }
+
     pub(super) const fn seed(self) -> u64 {
         match self {
             Strategy::Random { seed } | Strategy::Priorities { seed, .. } => seed,
