@@ -1,6 +1,6 @@
 //! The worker threads, and the requests that wait for a permit or a worker.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,8 +82,9 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct State {
-    /// By token. No token is used twice, because the gate may wake a job that has ended.
-    jobs: HashMap<u64, Job>,
+    /// By token, in order, so that a server that stops drops them in the same order each time. No
+    /// token is used twice, because the gate may wake a job that has ended.
+    jobs: BTreeMap<u64, Job>,
     next_token: u64,
     /// Jobs with a permit that no worker has taken yet.
     ready: VecDeque<u64>,
@@ -219,11 +220,13 @@ impl Pool {
         }
     }
 
-    /// Waits for a job to run. Returns `None` when the worker should end.
+    /// Waits for a job to run. Returns `None` when the worker should end, which counts no more from
+    /// then on: a job that comes next needs another one.
     fn next(&self) -> Option<Job> {
         let mut state = self.state.lock();
         loop {
             if state.is_stopping {
+                state.workers -= 1;
                 return None;
             }
             while let Some(token) = state.ready.pop_front() {
@@ -235,13 +238,10 @@ impl Pool {
             let until = clock::now() + IDLE_MAX;
             let is_over = !self.job_ready.wait_until(&mut state, until);
             if is_over && state.ready.is_empty() {
+                state.workers -= 1;
                 return None;
             }
         }
-    }
-
-    fn worker_ended(&self) {
-        self.state.lock().workers -= 1;
     }
 }
 
@@ -262,7 +262,6 @@ fn spawn(shared: &Arc<Shared>, state: &mut State) {
         while let Some(job) = worker.pool.next() {
             work(&worker, job);
         }
-        worker.pool.worker_ended();
     });
     match thread {
         Ok(thread) => {
