@@ -1,10 +1,9 @@
 //! A frame: the memory of one page, its latch and what is known of it.
 #![expect(unsafe_code, reason = "a page's memory is shared between threads under a latch")]
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
-
 use lock_api::RawRwLock as _;
 use tidegate_runtime::sync::RawRwLock;
+use tidegate_runtime::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use super::arena::give_back;
 use crate::page::PageId;

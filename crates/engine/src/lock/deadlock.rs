@@ -70,7 +70,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::group::Tables;
-use super::queues::{LockerId, LockerState, Outcome, RequestIndex, Waiting, Woken};
+use super::locker_state::{LockerId, LockerState, Outcome, RequestIndex, Woken};
+use super::queues::Waiting;
 use super::table::Granted;
 use super::{LockManager, Locker, Priority, Resource, Victim};
 use crate::periodic::Periodic;
@@ -347,7 +348,7 @@ impl WaitsFor {
 mod tests {
     use super::super::modes::ModeTable;
     use super::super::modes::multi_granularity::X;
-    use super::super::queues::{Answer, IfBusy, LockerState, NewRequest};
+    use super::super::queues::{Answer, IfBusy, NewRequest};
     use super::super::{LockSettings, Priority};
     use super::*;
     use crate::hash_slab::hash_of;
@@ -447,7 +448,8 @@ mod tests {
 #[cfg(test)]
 mod graph_tests {
     use super::super::Priority;
-    use super::super::queues::{BucketNumber, Edge};
+    use super::super::locker_state::BucketNumber;
+    use super::super::queues::Edge;
     use super::*;
 
     /// Returns a graph of lockers 0, 1, ...: for each its locks, its priority, and whom it waits

@@ -26,9 +26,8 @@ use std::sync::{Arc, Weak};
 
 use tidegate_runtime::sync::{MutexGuard, RwLock};
 
-use super::queues::{
-    BucketNumber, LockerId, LockerState, Outcome, RequestIndex, Rules, Waiting, Woken,
-};
+use super::locker_state::{BucketNumber, LockerId, LockerState, Outcome, RequestIndex, Woken};
+use super::queues::{Rules, Waiting};
 use super::table::Bucket;
 use super::{LockManager, Priority, Resource};
 

@@ -34,11 +34,11 @@ use std::time::{Duration, Instant};
 use tidegate_runtime::work::{self, Operation};
 use tidegate_runtime::{clock, thread};
 
-use super::modes::Mode;
-use super::queues::{
-    Answer, BucketNumber, Handle, IfBusy, LockerId, LockerState, LockerWatch, NewRequest, Outcome,
-    RequestIndex, Woken,
+use super::locker_state::{
+    BucketNumber, LockerId, LockerState, LockerWatch, Outcome, RequestIndex, Woken,
 };
+use super::modes::Mode;
+use super::queues::{Answer, Handle, IfBusy, NewRequest};
 use super::table::Granted;
 use super::{Escalation, LockError, LockManager, Parent, Priorities, Resource, Wait};
 use crate::hash_slab::{HashSlab, hash_of};

@@ -9,17 +9,19 @@
 //! and the queue of those that wait; `queues.rs` states the rules of the queue. A lock that no
 //! locker shares takes a place on the cache lines of the latch, and intention locks on what
 //! contains other resources are kept by the threads that take them, until a locker asks for more:
-//! see `table.rs`. A transaction has a [`Locker`], which knows what it holds: asking again costs
-//! nothing, and releasing all takes no search. A request that has to wait parks its thread; the
-//! locker that gives the lock up grants it in the waiter's name, so that a thread that wakes holds
-//! its lock. A [`Detector`] looks for deadlocks from time to time.
+//! see `table.rs` and `intents.rs`. A transaction has a [`Locker`], which knows what it holds:
+//! asking again costs nothing, and releasing all takes no search. A request that has to wait parks
+//! its thread; the locker that gives the lock up grants it in the waiter's name, so that a thread
+//! that wakes holds its lock. A [`Detector`] looks for deadlocks from time to time.
 //!
 //! | file | mechanism |
 //! | --- | --- |
 //! | this one | the manager: settings, what contains what, what is seen and counted |
 //! | [`modes`] | which modes go together, as data; IS IX S SIX U X |
-//! | `queues` | the queues: grant, conversion, and how a wait begins and ends |
-//! | `table` | where a lock is written down: buckets, sole locks' places, intentions' stripes |
+//! | `queues` | the queues: grant and conversion |
+//! | `locker_state` | how a wait begins and ends |
+//! | `table` | where a lock is written down: buckets, sole locks' places |
+//! | `intents` | intention locks, in stripes |
 //! | `locker` | the locks of one transaction; waiting; escalation |
 //! | [`deadlock`] | who gives up: the search for deadlocks, and preemption |
 //! | `group` | tables that are searched for deadlocks together |
@@ -77,7 +79,11 @@
 
 pub mod deadlock;
 mod group;
+mod intents;
+#[cfg(test)]
+mod intents_tests;
 mod locker;
+mod locker_state;
 pub mod modes;
 mod queues;
 mod table;
@@ -95,13 +101,16 @@ use tidegate_runtime::sync::Mutex;
 
 use crate::hash_slab::hash_of;
 use group::TableGroup;
-use queues::{BucketNumber, LockerState, Outcome, Rules};
-use table::{Bucket, Intent, Intents, Load, own_stripe};
+use intents::{Intent, Intents, own_stripe};
+use locker_state::{BucketNumber, LockerState, Outcome};
+use queues::Rules;
+use table::{Bucket, Load};
 
 pub use deadlock::Detector;
 pub use locker::Locker;
+pub use locker_state::{LockerId, LockerWatch};
 pub use modes::{MODES_MAX, Mode, ModeTable, ModeTableError, multi_granularity};
-pub use queues::{LockQueue, LockRequest, LockerId, LockerWatch};
+pub use queues::{LockQueue, LockRequest};
 
 /// Why a lock was not granted. The same transaction may well succeed when it is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

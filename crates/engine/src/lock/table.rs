@@ -1,4 +1,5 @@
-//! Where a lock is written down: in a bucket of the lock table, or in a stripe of intentions.
+//! Where a lock is written down: in a bucket of the lock table, or in a stripe of intentions
+//! (`intents`).
 //!
 //! # Buckets
 //! Most resources are locked by one locker at a time, and no locker waits for them. Such a *sole*
@@ -18,59 +19,19 @@
 //! T2: S(a)    place 1: –           queues: a: granted S T1, S T2
 //! T1 releases a: not in a place, so in the queues; a: granted S T2
 //! ```
-//!
-//! # Intentions
-//! Each transaction locks the store and a tree in IS or IX before it locks a key. These locks go
-//! together, and yet all of them would be written into one bucket: its cache lines would go from
-//! processor to processor all the time. So what contains other resources is locked in the *intent
-//! modes* of the table elsewhere: in a *stripe*, of which each thread has one, as long as there
-//! are enough.
-//!
-//! Any other request for such a resource is *strong*. It is counted, in a counter that the hash of
-//! the resource leads to, then all stripes are gone through, and the locks there on the resource
-//! move to its bucket; only then is the strong request put there. The locker that asks for an
-//! intent mode looks at the counter while it has latched its stripe, and goes to the bucket as well
-//! unless it is 0. So a strong request sees all others: a lock that was first in the stripe is
-//! found there, and a later request finds the counter. The counter is taken back when the strong
-//! lock is given up, or the request is.
-//!
-//! Which modes are intents, the table says: its modes are gone through in order, and each is taken
-//! that goes with itself and with all taken before. So intents never wait for each other, and only
-//! a strong request can wait for one. For [`multi_granularity`](super::multi_granularity)
-//! they are IS and IX.
-//!
-//! For example:
-//!
-//! ```text
-//! T1: IX(tree)  counter 0: stripe 1        T2: IS(tree)  counter 0: stripe 2
-//! T3: S(tree)   counter 1; both move to the bucket, and T3 waits there for T1
-//! T4: IS(tree)  counter 1: bucket          T3 releases: counter 0
-//! T4: IS(tree), in another transaction: stripe
-//! ```
-//!
-//! # Where this leaves the literature
-//! PostgreSQL's fast path (its `README` of the lock manager) has a few places for each process and
-//! 1,024 counters. There the strong modes are fixed; here they are all that are no intents.
-//! Speculative lock inheritance (Johnson, Pandis, Ailamaki, VLDB 2009) leaves the locks with the
-//! thread when a transaction ends; then a strong request has to take them away from a thread.
-//!
-//! # Limits
-//! A strong request latches all stripes, one after the other. A counter is shared by all resources
-//! that lead to it: a strong lock on one of them sends intents on all to their buckets.
 
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use tidegate_runtime::sync::{Mutex, MutexGuard};
-use tidegate_runtime::thread;
+use tidegate_runtime::sync::MutexGuard;
 
-use super::modes::{Mode, ModeSet};
+use super::intents::{Intent, Intents};
+use super::locker_state::{BucketNumber, LockerState, Woken};
+use super::modes::Mode;
 use super::queues::{
-    Answer, BucketNumber, Handle, IfBusy, LockQueue, LockRequest, LockerState, NewRequest, Queues,
-    Rules, Waiting, Woken,
+    Answer, Handle, IfBusy, LockQueue, LockRequest, NewRequest, Queues, Rules, Waiting,
 };
-use super::{LockManager, Padded, Resource};
+use super::{LockManager, Resource};
 
 impl<R: Resource> LockManager<R> {
     /// Returns the stripes, if locks on `resource` may be in one.
@@ -373,151 +334,6 @@ impl<R: Eq + Clone> Sole<R> {
     }
 }
 
-/// Enough for the threads of a machine that run at one time; each strong request latches them all.
-const STRIPES: usize = 32;
-
-/// Locks in one stripe, which are looked through one by one.
-const IN_STRIPE_MAX: usize = 64;
-
-const COUNTERS: usize = 256;
-
-/// See the [module](self#intentions).
-pub(super) struct Intents<R> {
-    modes: ModeSet,
-    /// Whether a resource contains others.
-    is_whole: fn(&R) -> bool,
-    stripes: Box<[Padded<Mutex<Stripe<R>>>]>,
-    /// Lockers with a strong mode, held or asked for.
-    strong: Box<[AtomicU32]>,
-}
-
-struct Stripe<R> {
-    held: Vec<Intent<R>>,
-    requests: u64,
-}
-
-/// An intention lock that is held.
-pub(super) struct Intent<R> {
-    pub(super) resource: R,
-    pub(super) locker: Arc<LockerState>,
-    pub(super) mode: Mode,
-}
-
-/// Returns the stripe of this thread.
-pub(super) fn own_stripe() -> usize {
-    thread::number() % STRIPES
-}
-
-impl<R: Resource> Intents<R> {
-    pub(super) fn new(modes: ModeSet, is_whole: fn(&R) -> bool) -> Intents<R> {
-        let stripe = |_| Padded(Mutex::new(Stripe { held: Vec::new(), requests: 0 }));
-        Intents {
-            modes,
-            is_whole,
-            stripes: (0..STRIPES).map(stripe).collect(),
-            strong: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
-        }
-    }
-
-    /// Returns whether a mode is an intent; else it is strong.
-    pub(super) fn has(&self, mode: Mode) -> bool {
-        self.modes.contains(mode)
-    }
-
-    /// Writes an intention lock into a stripe, unless a locker holds or wants a strong one.
-    pub(super) fn grant(&self, ask: &NewRequest<'_, R>) -> bool {
-        debug_assert!(
-            self.has(ask.mode) && (self.is_whole)(ask.resource),
-            "only intentions on wholes"
-        );
-        let mut stripe = self.latch(ask.locker.stripe);
-        // Who has gone through this stripe before has counted itself before.
-        let is_free = self.counter(ask.hash).load(Ordering::Acquire) == 0;
-        let may = is_free && stripe.held.len() < IN_STRIPE_MAX;
-        if may {
-            let (resource, locker) = (ask.resource.clone(), Arc::clone(ask.locker));
-            debug_assert!(stripe.find(ask.resource, ask.locker).is_none(), "a lock is held once");
-            stripe.requests += 1;
-            stripe.held.push(Intent { resource, locker, mode: ask.mode });
-        }
-        may
-    }
-
-    /// Changes an intention lock into another, if it is in the stripe still.
-    pub(super) fn change(&self, ask: &NewRequest<'_, R>) -> bool {
-        let mut stripe = self.latch(ask.locker.stripe);
-        let Some(at) = stripe.find(ask.resource, ask.locker) else { return false };
-        debug_assert!(self.has(ask.mode), "only intentions are in a stripe");
-        stripe.requests += 1;
-        stripe.held[at].mode = ask.mode;
-        true
-    }
-
-    /// Gives an intention lock up, if it is in the stripe still.
-    pub(super) fn release(&self, resource: &R, locker: &Arc<LockerState>) -> bool {
-        let mut stripe = self.latch(locker.stripe);
-        let at = stripe.find(resource, locker);
-        at.map(|at| stripe.held.swap_remove(at)).is_some()
-    }
-
-    /// Counts a strong request, and has the locks on `resource` moved out of the stripes by
-    /// `adopt`, which is called while their stripe is latched.
-    fn begin_strong(&self, hash: u64, resource: &R, adopt: impl Fn(&Intent<R>)) {
-        debug_assert!((self.is_whole)(resource), "only on wholes an intention may be in the way");
-        self.counter(hash).fetch_add(1, Ordering::Relaxed);
-        for number in 0..STRIPES {
-            self.latch(number).held.retain(|intent| {
-                let stays = intent.resource != *resource;
-                if !stays {
-                    adopt(intent);
-                }
-                stays
-            });
-        }
-    }
-
-    /// Records that a strong lock was given up, or the request for it.
-    pub(super) fn end_strong(&self, hash: u64) {
-        // Who sees 0 sees what its holder did.
-        let before = self.counter(hash).fetch_sub(1, Ordering::Release);
-        debug_assert!(before > 0, "a strong request is taken back once");
-    }
-
-    /// Calls `at` with every lock in the stripes, each seen at another moment.
-    pub(super) fn look(&self, mut at: impl FnMut(&Intent<R>)) {
-        for number in 0..STRIPES {
-            self.latch(number).held.iter().for_each(&mut at);
-        }
-    }
-
-    pub(super) fn loads(&self) -> impl Iterator<Item = Load> {
-        (0..STRIPES).map(|number| {
-            let stripe = self.latch(number);
-            Load { requests: stripe.requests, held: stripe.held.len() as u64, waiting: 0 }
-        })
-    }
-
-    fn latch(&self, number: usize) -> MutexGuard<'_, Stripe<R>> {
-        self.stripes[number % STRIPES].0.lock()
-    }
-
-    fn counter(&self, hash: u64) -> &AtomicU32 {
-        #[expect(clippy::cast_possible_truncation, reason = "the remainder is of the lowest bits")]
-        let at = hash as usize % COUNTERS;
-        &self.strong[at]
-    }
-}
-
-impl<R: Eq> Stripe<R> {
-    /// Finds a lock of a locker. The last taken is the first to be released.
-    fn find(&self, resource: &R, locker: &Arc<LockerState>) -> Option<usize> {
-        let is_it = |intent: &Intent<R>| {
-            Arc::ptr_eq(&intent.locker, locker) && intent.resource == *resource
-        };
-        self.held.iter().rposition(is_it)
-    }
-}
-
 /// How much a bucket or a stripe holds, and has been asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Load {
@@ -527,12 +343,14 @@ pub(super) struct Load {
 }
 
 #[cfg(test)]
-mod bucket_tests {
+mod tests {
     use std::mem::size_of;
 
+    use tidegate_runtime::sync::Mutex;
+
+    use super::super::locker_state::LockerId;
     use super::super::modes::multi_granularity::{IS, S, X};
-    use super::super::queues::LockerId;
-    use super::super::{ModeTable, Priorities, Priority};
+    use super::super::{ModeTable, Padded, Priorities, Priority};
     use super::*;
 
     #[test]
@@ -601,115 +419,5 @@ mod bucket_tests {
         }
         assert_eq!(bucket.load().held, 0);
         assert_eq!(bucket.queues().count(), 0);
-    }
-}
-
-#[cfg(test)]
-mod intent_tests {
-    use std::time::Duration;
-
-    use super::super::multi_granularity::{IS, IX, S, SIX, X};
-    use super::super::{
-        Hierarchy, LockError, LockManager, LockSettings, Locker, ModeTable, Priority, Wait,
-    };
-
-    type Table = std::sync::Arc<LockManager<&'static str>>;
-
-    fn table() -> Table {
-        let hierarchy = Hierarchy { is_whole: |name: &&str| *name != "key", escalation: None };
-        let modes = ModeTable::multi_granularity();
-        LockManager::with_hierarchy(modes, LockSettings::default(), hierarchy)
-    }
-
-    fn locker(table: &Table) -> Locker<&'static str> {
-        table.locker(Priority::default())
-    }
-
-    /// Locks in stripes.
-    fn in_stripes(table: &Table) -> u64 {
-        table.intents.loads().map(|load| load.held).sum()
-    }
-
-    #[test]
-    fn the_intents_are_the_first_modes_that_go_together() {
-        let modes = ModeTable::multi_granularity();
-        let intents: Vec<_> =
-            modes.modes().filter(|mode| modes.intents().contains(*mode)).collect();
-        assert_eq!(intents, [IS, IX]);
-    }
-
-    #[test]
-    fn only_intentions_on_wholes_are_in_stripes() {
-        let table = table();
-        let (mut one, mut other) = (locker(&table), locker(&table));
-        for (resource, mode, held) in [("tree", IS, 1), ("key", IS, 1), ("store", IX, 2)] {
-            assert_eq!(one.try_lock(&resource, mode), Ok(true));
-            assert_eq!(in_stripes(&table), held, "{resource}");
-        }
-        assert_eq!(one.try_lock(&"tree", IX), Ok(true), "a conversion stays where it is");
-        assert_eq!(in_stripes(&table), 2);
-        assert_eq!(other.try_lock(&"tree", S), Ok(false));
-        assert_eq!(in_stripes(&table), 1, "who asks for more sees what is held");
-        assert_eq!(table.statistics().held, 3);
-        one.release_all();
-        assert_eq!((in_stripes(&table), table.dump()), (0, vec![]));
-    }
-
-    /// However a strong lock ends, or the request for one, intentions go to the stripes again.
-    #[test]
-    fn what_is_counted_is_taken_back() {
-        type End = fn(&Table, &mut Locker<&'static str>);
-        let ends: [(&str, End); 6] = [
-            ("given up", |_, strong| {
-                assert_eq!(strong.try_lock(&"tree", S), Ok(true));
-                assert_eq!(strong.try_lock(&"tree", X), Ok(true));
-                assert!(strong.unlock(&"tree"));
-            }),
-            ("all given up", |_, strong| {
-                assert_eq!(strong.try_lock(&"tree", SIX), Ok(true));
-                strong.release_all();
-            }),
-            ("for a moment", |_, strong| {
-                strong.lock_instant(&"tree", X, Wait::AsSet).expect("nobody is there");
-            }),
-            ("back to an intention", |_, strong| {
-                assert_eq!(strong.try_lock(&"tree", IS), Ok(true));
-                strong.lock_instant(&"tree", X, Wait::AsSet).expect("nobody is there");
-                assert_eq!(strong.held(&"tree"), Some(IS));
-            }),
-            ("refused", |table, strong| {
-                let mut other = locker(table);
-                assert_eq!(other.try_lock(&"tree", IX), Ok(true));
-                assert_eq!(strong.try_lock(&"tree", X), Ok(false));
-            }),
-            ("too late", |table, strong| {
-                let mut other = locker(table);
-                assert_eq!(other.try_lock(&"tree", IX), Ok(true));
-                assert_eq!(strong.try_lock(&"tree", IX), Ok(true));
-                let wait = Wait::For(Duration::ZERO);
-                assert_eq!(strong.lock(&"tree", X, wait), Err(LockError::TimedOut));
-                assert_eq!(strong.held(&"tree"), Some(IX));
-            }),
-        ];
-        for (name, end) in ends {
-            let table = table();
-            let (mut strong, mut next) = (locker(&table), locker(&table));
-            end(&table, &mut strong);
-            assert_eq!(next.try_lock(&"tree", IX), Ok(true), "{name}");
-            assert_eq!(in_stripes(&table), 1, "{name}");
-            drop((strong, next));
-            assert_eq!((in_stripes(&table), table.dump()), (0, vec![]), "{name}");
-        }
-    }
-
-    #[test]
-    fn while_one_is_strong_intentions_are_in_the_bucket() {
-        let table = table();
-        let (mut strong, mut next) = (locker(&table), locker(&table));
-        assert_eq!(strong.try_lock(&"tree", S), Ok(true));
-        assert_eq!(next.try_lock(&"tree", IS), Ok(true));
-        assert_eq!(next.try_lock(&"tree", IX), Ok(false));
-        assert_eq!(in_stripes(&table), 0);
-        assert_eq!(table.queue(&"tree").granted.len(), 2);
     }
 }

@@ -18,9 +18,10 @@ use tidegate_runtime::thread::{self, JoinHandle};
 use tidegate_runtime::work::{self, Operation};
 use tracing::error;
 
-use super::append::{Batch, LogState, Signal, WaitGoal};
+use super::append::{Batch, LogState};
 use super::record::{Checksum, Content, Parsed, parse, stored_length};
 use super::segment::{SegmentWriter, Segments};
+use super::waiters::{Signal, WaitGoal};
 use super::{Access, LogError, LogSettings, Lsn};
 
 /// What is read without the mutex, away from what it guards.

@@ -123,6 +123,7 @@ mod commit;
 mod record;
 mod scan;
 mod segment;
+mod waiters;
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -9,6 +9,14 @@
 //! Sharing a lock between tasks of a machine and threads outside it is an error: a task that finds
 //! a lock taken waits for another task to release it.
 
+pub mod atomic {
+    //! The standard library's atomics. Protocols that are checked with loom name them by this
+    //! path, where the model has its own (`bench/loom`).
+
+    pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
+    pub use std::sync::atomic::{AtomicUsize, Ordering};
+}
+
 mod channel;
 mod condvar;
 mod raw;
