@@ -39,6 +39,8 @@ mod doublewrite;
 mod frame;
 mod loading;
 mod replacement;
+#[cfg(test)]
+mod schedules_tests;
 mod shared_sync;
 mod slots;
 mod table;
@@ -70,7 +72,7 @@ use slots::Slots;
 use table::Table;
 use victim::FrameEvents;
 
-/// Fewer frames than this do not hold what a few threads need at once.
+/// Fewer frames than this do not hold what a few threads need at once: the fewest of a store.
 pub(crate) const FRAMES_MIN: usize = 64;
 
 /// Errors of the buffer pool.
@@ -147,6 +149,8 @@ pub(crate) struct Pool {
     seed: Seed,
     data: DataFile,
     log: Arc<Log>,
+    /// How few frames there may be.
+    frames_min: usize,
     frames: Box<[Frame]>,
     /// What the frames' memory is part of, page after page.
     arena: Arena,
@@ -176,7 +180,6 @@ impl Pool {
         doublewrite: DoubleWrite,
         log: Arc<Log>,
     ) -> io::Result<Pool> {
-        let frames = frames.max(FRAMES_MIN);
         let frames_max = frames_max.max(frames);
         let arena = Arena::new(frames_max * page_size.bytes())?;
         let memory = |index: usize| arena.start().wrapping_add(index * page_size.bytes());
@@ -185,6 +188,7 @@ impl Pool {
             seed: doublewrite.seed(),
             data: DataFile::new(file, page_size.bytes(), io_writers)?,
             log,
+            frames_min: frames.min(FRAMES_MIN),
             frames: (0..frames_max).map(|index| Frame::new(memory(index))).collect(),
             arena,
             table: Table::new(),
@@ -368,19 +372,18 @@ impl Pool {
         }
     }
 
-    /// Gives the pool another number of frames, at least [`FRAMES_MIN`] and at most what it was
-    /// made for. Pages in frames that go are written first.
+    /// Gives the pool another number of frames, at least [`FRAMES_MIN`] or what it began with if
+    /// that is less, and at most what it was made for. Pages in frames that go are written first.
     ///
     /// # Errors
     /// A page cannot be written; the pool has then lost some frames and not all.
     pub(crate) fn resize(&self, frames: usize) -> Result<(), BufferError> {
-        let wanted = frames.clamp(FRAMES_MIN, self.frames.len());
+        let wanted = frames.clamp(self.frames_min, self.frames.len());
         let now = self.frames();
         if wanted >= now {
             self.replacement.lock().grow(wanted);
             return Ok(());
         }
-        debug_assert!(wanted >= FRAMES_MIN);
         self.replacement.lock().shrink(wanted);
         for frame in &self.frames[wanted..now] {
             loop {

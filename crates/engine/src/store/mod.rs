@@ -20,7 +20,7 @@ use tidegate_runtime::{entropy, thread};
 
 use crate::allocator::PageAllocator;
 use crate::btree::TreeShape;
-use crate::buffer::{DOUBLEWRITE, DoubleWrite, PAGES, Pool};
+use crate::buffer::{DOUBLEWRITE, DoubleWrite, FRAMES_MIN, PAGES, Pool};
 use crate::core::{
     Catalog, Checkpoint, Core, HEAD, Head, HeadError, IndexHandle, KeyExtractor, KeyLocks,
     LabelHierarchy, LockSpace, Lockable, StoreError, TemporaryFiles, TreeHandle, TreeOptions,
@@ -701,7 +701,7 @@ fn make_pool(
 ) -> Result<Pool, StoreError> {
     let frames = |bytes: usize| bytes / size.bytes();
     let max = frames(options.buffer_bytes_max.max(options.buffer_bytes));
-    let (frames, writers) = (frames(options.buffer_bytes), options.io_writers);
+    let (frames, writers) = (frames(options.buffer_bytes).max(FRAMES_MIN), options.io_writers);
     Pool::new(size, frames, max, data, writers, copies, Arc::clone(log))
         .map_err(io("read the length of the file of pages"))
 }

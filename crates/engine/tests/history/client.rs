@@ -2,12 +2,12 @@
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::thread;
 
 use tidegate_engine::{
     Direction, Durability, Isolation, Savepoint, Store, Transaction, TreeHandle, TxnError,
     TxnOptions,
 };
+use tidegate_runtime::thread;
 
 use super::Random;
 use super::history::{Action, Key, Moment, Op, Txn, WriteId};

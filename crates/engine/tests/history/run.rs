@@ -13,6 +13,7 @@ use tidegate_engine::wal::{LogId, LogSettings};
 use tidegate_engine::{
     Direction, Durability, Isolation, PageSize, Store, StoreOptions, TxnError, TxnOptions,
 };
+use tidegate_runtime::run_all;
 
 use super::client::{Client, Plan, Planted, Span, Stage, Step, key_bytes, read_span, trail_of};
 use super::history::{History, Key, Txn};
@@ -31,6 +32,8 @@ pub(crate) struct Setup {
     pub(crate) keys: Vec<Key>,
     /// How often a transaction is tried.
     pub(crate) attempts: usize,
+    /// How long a lock is waited for.
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl Setup {
@@ -42,6 +45,8 @@ impl Setup {
             padding: 0,
             keys: Vec::new(),
             attempts: 1,
+            // Nobody waits so long, unless a deadlock is overlooked.
+            timeout: Some(Duration::from_secs(20)),
         }
     }
 }
@@ -59,6 +64,8 @@ pub(crate) struct Outcome {
 pub(crate) enum Pace<'p> {
     /// The threads as they like.
     Free,
+    /// The machine as it draws, on which the caller is a task.
+    Drawn,
     /// One at a time, taken from those who can.
     Turns(&'p mut dyn FnMut(&[usize]) -> usize),
 }
@@ -66,7 +73,7 @@ pub(crate) enum Pace<'p> {
 /// Keys that a plan may name are below this one.
 pub(crate) const KEY_END: Key = 40;
 
-fn store(check_on_block: bool) -> Store {
+fn store(check_on_block: bool, timeout: Option<Duration>) -> Store {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(0, Faults::default()));
     let options = StoreOptions::default()
         .page_size(PageSize::new(4096).unwrap())
@@ -77,19 +84,13 @@ fn store(check_on_block: bool) -> Store {
             lazy_sync: Duration::from_millis(2),
             ..LogSettings::default()
         })
-        .locks(LockSettings {
-            check_on_block,
-            // Nobody waits so long, unless a deadlock is overlooked.
-            timeout: Some(Duration::from_secs(20)),
-            buckets: 16,
-            ..LockSettings::default()
-        })
+        .locks(LockSettings { check_on_block, timeout, buckets: 16, ..LockSettings::default() })
         .background(false);
     Store::create(&disk, LogId(0), &options).unwrap()
 }
 
 fn stage(setup: &Setup) -> Stage {
-    let store = store(setup.check_on_block);
+    let store = store(setup.check_on_block, setup.timeout);
     let [tree, trails] = ["values", "trails"].map(|name| store.create_tree(name).unwrap());
     let mut transaction = store.begin(TxnOptions::default());
     for key in 0..KEY_END {
@@ -108,7 +109,7 @@ pub(crate) fn run(
     plans: &[Vec<Plan>],
     pace: Pace<'_>,
 ) -> Result<Outcome, Box<dyn Error>> {
-    let stage = stage(setup);
+    let stage = Arc::new(stage(setup));
     let steps = setup.keys.iter().map(|&key| Step::Insert(key)).collect();
     let first = [Plan { steps, is_committed: true }];
     let mut txns = Client::new(&stage, 0, None).run(&first, 1)?;
@@ -130,16 +131,23 @@ pub(crate) fn run(
 
 /// What each client did, and whether they came to an end by themselves.
 fn perform(
-    stage: &Stage,
+    stage: &Arc<Stage>,
     setup: &Setup,
     plans: &[Vec<Plan>],
     pace: Pace<'_>,
 ) -> (Vec<Result<Vec<Txn>, TxnError>>, bool) {
     let locks = stage.store.locks();
     let turns = Turns::new(plans.len());
-    let is_free = matches!(pace, Pace::Free);
+    let is_free = matches!(pace, Pace::Free | Pace::Drawn);
     let detector = (is_free && !setup.check_on_block)
         .then(|| locks.start_detector(Duration::from_millis(1)).unwrap());
+    if matches!(pace, Pace::Drawn) {
+        let bodies = plans.iter().cloned().enumerate().map(|(number, plans)| {
+            let (stage, attempts) = (Arc::clone(stage), setup.attempts);
+            move || Client::new(&stage, number + 1, None).run(&plans, attempts)
+        });
+        return (run_all(bodies), true);
+    }
     let ended = thread::scope(|scope| {
         let threads: Vec<_> = plans
             .iter()
@@ -151,7 +159,7 @@ fn perform(
             })
             .collect();
         let is_over = match pace {
-            Pace::Free => true,
+            Pace::Free | Pace::Drawn => true,
             Pace::Turns(pick) => turns.lead(locks, pick),
         };
         (threads.into_iter().map(|thread| thread.join().unwrap()).collect(), is_over)

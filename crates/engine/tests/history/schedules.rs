@@ -9,6 +9,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use tidegate_engine::{Direction, Isolation};
+use tidegate_runtime::{entropy, explore};
 
 use super::checker::{Anomaly, Violation, check, forbidden};
 use super::client::{Plan, Planted, Span, Step};
@@ -44,7 +45,7 @@ impl Schedule {
             ..Setup::new(isolation)
         };
         let txns = if is_free { 30 } else { 10 };
-        let mut plans = || (0..txns).map(|_| plan(&mut random)).collect();
+        let mut plans = || (0..txns).map(|_| plan(&mut random, KEYS)).collect();
         Schedule { seed, setup, plans: (0..CLIENTS).map(|_| plans()).collect(), is_free }
     }
 
@@ -59,13 +60,14 @@ impl Schedule {
     }
 }
 
-fn plan(random: &mut Random) -> Plan {
-    let steps = (0..=random.below(6)).map(|_| step(random)).collect();
+fn plan(random: &mut Random, keys: u64) -> Plan {
+    let steps = (0..=random.below(6)).map(|_| step(random, keys)).collect();
     Plan { steps, is_committed: random.below(6) > 0 }
 }
 
-fn step(random: &mut Random) -> Step {
-    let key = |random: &mut Random| Key::try_from(random.below(KEYS)).unwrap();
+fn step(random: &mut Random, keys: u64) -> Step {
+    let key = |random: &mut Random| Key::try_from(random.below(keys)).unwrap();
+    let span = |random: &mut Random| span(random, keys);
     match random.below(100) {
         0..=19 => Step::Get(key(random)),
         20..=31 => Step::Scan(span(random)),
@@ -80,8 +82,8 @@ fn step(random: &mut Random) -> Step {
     }
 }
 
-fn span(random: &mut Random) -> Span {
-    let mut bound = || Key::try_from(random.below(KEYS)).unwrap();
+fn span(random: &mut Random, keys: u64) -> Span {
+    let mut bound = || Key::try_from(random.below(keys)).unwrap();
     let (one, other) = (bound(), bound());
     Span {
         low: one.min(other),
@@ -130,6 +132,52 @@ fn judge(seeds: Range<u64>, isolation: Isolation) {
         let schedule = Schedule::new(seed, isolation);
         let found = forbidden(&schedule.run().history, isolation);
         assert!(found.is_empty(), "{}", complaint(&schedule, &found));
+    }
+}
+
+/// Few clients with few transactions on few keys, by a schedule that a machine draws: it switches
+/// within operations, at every lock.
+fn drawn(isolation: Isolation) {
+    let mut random = Random::new(entropy());
+    let seed = random.draw();
+    let setup = Setup {
+        check_on_block: true,
+        padding: if seed & 1 > 0 { 0 } else { 1_900 },
+        keys: (0..4).filter(|_| random.below(2) > 0).collect(),
+        attempts: 4,
+        timeout: None,
+        ..Setup::new(isolation)
+    };
+    let mut plans = || (0..2).map(|_| plan(&mut random, 4)).collect();
+    let plans: Vec<Vec<Plan>> = (0..3).map(|_| plans()).collect();
+    let schedule = Schedule { seed, setup, plans, is_free: true };
+    match run(&schedule.setup, &schedule.plans, Pace::Drawn) {
+        Ok(outcome) => {
+            let found = forbidden(&outcome.history, isolation);
+            assert!(found.is_empty(), "{}{}", tell(&found), describe(&schedule));
+        }
+        Err(error) => panic!("{error}\n{}", describe(&schedule)),
+    }
+}
+
+const DRAWN: [(&str, fn()); 3] = [
+    ("isolation, serializable", || drawn(Isolation::Serializable)),
+    ("isolation, repeatable read", || drawn(Isolation::RepeatableRead)),
+    ("isolation, read committed", || drawn(Isolation::ReadCommitted)),
+];
+
+#[test]
+fn drawn_schedules_show_nothing_that_a_level_forbids() {
+    for (name, program) in DRAWN {
+        println!("{}", explore(name, 30, program));
+    }
+}
+
+#[test]
+#[ignore = "soak: 4,000 schedules at each level"]
+fn many_drawn_schedules_show_nothing_that_a_level_forbids() {
+    for (name, program) in DRAWN {
+        println!("{}", explore(name, 4_000, program));
     }
 }
 

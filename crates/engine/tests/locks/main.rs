@@ -11,6 +11,7 @@ mod model;
 #[path = "../../fuzz/src/random.rs"]
 mod random;
 mod scenarios;
+mod schedules;
 mod stage;
 mod tables;
 mod threads;

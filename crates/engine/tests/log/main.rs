@@ -16,6 +16,7 @@ mod hooked;
 mod model;
 #[path = "../../fuzz/src/random.rs"]
 mod random;
+mod schedules;
 mod threads;
 
 use std::sync::Arc;

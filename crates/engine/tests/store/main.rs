@@ -25,6 +25,7 @@ mod machine;
 mod model;
 #[path = "../../fuzz/src/random.rs"]
 mod random;
+mod schedules;
 mod shape;
 mod spaces;
 
