@@ -164,8 +164,9 @@ fn score(lengths: &[u32], truths: &[Truth], seconds: &[tidegate_control::plant::
         }
         let lowest = f64::from(truth.band(0.95).start().get());
         let half = &own[own.len() / 2..];
-        let mean = half.iter().map(|second| second.limit.ln()).sum::<f64>() / half.len() as f64;
-        excess.push(mean - lowest.ln());
+        let mean =
+            half.iter().map(|second| libm::log(second.limit)).sum::<f64>() / half.len() as f64;
+        excess.push(mean - libm::log(lowest));
         if course.is_empty() {
             for part in own.chunks(own.len().div_ceil(10)) {
                 let done: f64 = part.iter().map(|second| second.completions as f64).sum();
@@ -192,7 +193,8 @@ fn print(algorithm: Algorithm, all: &[(String, Vec<Score>)]) {
         runs.extend(scores.iter().map(|score| score.share));
         let own_soon: Vec<bool> =
             scores.iter().flat_map(|score| score.soon.iter().copied()).collect();
-        let own_excess = mean(scores.iter().flat_map(|score| score.excess.iter().copied())).exp();
+        let own_excess =
+            libm::exp(mean(scores.iter().flat_map(|score| score.excess.iter().copied())));
         let course: Vec<String> = (0..10)
             .map(|part| {
                 let at = scores.iter().filter_map(|score| score.course.get(part).copied());
@@ -205,7 +207,7 @@ fn print(algorithm: Algorithm, all: &[(String, Vec<Score>)]) {
             course.join(" "),
         );
         soon.extend(own_soon);
-        excess.push(own_excess.ln());
+        excess.push(libm::log(own_excess));
     }
     runs.sort_by(f64::total_cmp);
     let worst = means.iter().copied().fold(f64::INFINITY, f64::min);
@@ -221,6 +223,6 @@ fn print(algorithm: Algorithm, all: &[(String, Vec<Score>)]) {
         below(0.90),
         below(0.97),
         mean(soon.iter().map(|&is| f64::from(u8::from(is)))),
-        mean(excess.iter().copied()).exp(),
+        libm::exp(mean(excess.iter().copied())),
     );
 }

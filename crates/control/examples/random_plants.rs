@@ -114,10 +114,10 @@ fn hill(random: &mut SplitMix64) -> RandomShape {
     let top = random.next_between(0.0, 7.0) * LN_2;
     let (rise, fall) = (random.next_between(0.4, 1.1), random.next_between(0.1, 0.9));
     Box::new(move |level| {
-        let (before, beyond) = (level.ln().min(top), (level.ln() - top).max(0.0));
+        let (before, beyond) = (libm::log(level).min(top), (libm::log(level) - top).max(0.0));
         let up = rise * before * (1.0 - before / (2.0 * top));
         let down = if beyond < 2.0 { beyond * beyond / 4.0 } else { beyond - 1.0 };
-        (up - fall * down).exp()
+        libm::exp(up - fall * down)
     })
 }
 
@@ -195,7 +195,7 @@ fn print_row(algorithm: Algorithm, runs: &[[Score; 2]]) {
         percent(percentile),
         percent(worst),
         percent(mean(scores.iter().map(|score| f64::from(u8::from(score.is_found_soon))))),
-        mean(scores.iter().map(|score| score.excess.ln())).exp(),
+        libm::exp(mean(scores.iter().map(|score| libm::log(score.excess)))),
         mean(scores.iter().map(|score| score.excess)),
         mean(scores.iter().map(|score| score.swing)),
     );

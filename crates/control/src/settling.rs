@@ -29,7 +29,7 @@ impl WindowSample {
     }
 
     pub(crate) fn tps(&self) -> f64 {
-        self.ln_x.exp()
+        libm::exp(self.ln_x)
     }
 }
 
@@ -152,7 +152,7 @@ impl SettlingWindow {
         let has_turned = count >= 0.25 * running;
         let is_regular =
             count >= 4.0 && has_turned && mean_s > 0.05 && variation < 0.05 && running > 0.0;
-        is_regular.then(|| ((running / mean_s).ln(), variation.max(0.01) / count))
+        is_regular.then(|| (libm::log(running / mean_s), variation.max(0.01) / count))
     }
 
     /// The measurement, if the window is long enough. `noise` is the variance of the speed of a
@@ -166,7 +166,7 @@ impl SettlingWindow {
         let running = self.running_s / self.seconds;
         let (ln_x, variance) = self.by_times(running).unwrap_or_else(|| {
             let variance = 1.0 / completions + noise * 0.1 / self.seconds;
-            ((completions / self.seconds).ln(), variance)
+            (libm::log(completions / self.seconds), variance)
         });
         Some(WindowSample {
             limit,

@@ -124,7 +124,7 @@ impl Plant {
             };
             let asks = [0, 1].map(|class| self.thinking[class] as f64 / self.think_s[class]);
             let rate = service + asks[0] + asks[1];
-            let passed_s = -(1.0 - self.draw()).ln() / rate.max(1e-9);
+            let passed_s = -libm::log(1.0 - self.draw()) / rate.max(1e-9);
             let step_s = passed_s.min(end_s - self.now_s).min(changes_s - self.now_s);
             running_s += step_s * self.inside.len() as f64;
             waiting_s += if waiting > 0 { step_s } else { 0.0 };

@@ -48,11 +48,11 @@ const ROUGH: Weather = Weather { noise: 0.05, wander: 0.05, outliers: 0.01 };
 fn varying(points: &[(u32, f64)], weather: Weather, low: u32, high: u32, seed: u64) -> Plant {
     let random = &mut SplitMix64::new(seed ^ 0x6f62_7365_7276);
     let curve = Curve::new(points).unwrap();
-    let range = (f64::from(high) / f64::from(low)).ln();
+    let range = libm::log(f64::from(high) / f64::from(low));
     let mut phases = Vec::new();
     for spell in 0..48 {
         let share = if spell == 47 { 1.0 } else { random.next_draw().value() };
-        let clients = whole((f64::from(low) * (share * range).exp()).round());
+        let clients = whole((f64::from(low) * libm::exp(share * range)).round());
         let seconds = 3 + whole(random.next_draw().value() * 15.0);
         let phase = CurvePhase::closed(curve.clone(), clients, weather.noise);
         phases.push(CurvePhase {
@@ -179,7 +179,7 @@ fn assert_intervals(seeds: Range<u64>) {
                         let truth = plant.gain(proposal.limit, running);
                         here.0 += u32::from(low <= truth && truth <= high);
                         here.1 += 1;
-                        width += ((1.0 + high) / (1.0 + low)).ln();
+                        width += libm::log((1.0 + high) / (1.0 + low));
                     }
                 }
             }

@@ -214,19 +214,19 @@ fn the_proxys_hill_climbing_keeps_nine_tenths_of_the_best_on_random_hills() {
 
 fn random_hill(seed: u64) -> Phase {
     let random = &mut SplitMix64::new(seed);
-    let top = random.next_between(0.0, 7.5) * 2.0_f64.ln();
+    let top = random.next_between(0.0, 7.5) * libm::log(2.0);
     let (rise, fall) = (random.next_between(0.5, 1.2), random.next_between(0.1, 0.9));
     let mut points = vec![(1_u32, 1_000.0_f64)];
     while let Some(&(level, tps)) = points.last().filter(|(level, _)| *level < 1_000) {
         let next = level + level.div_ceil(5);
-        let (from, to) = (f64::from(level).ln(), f64::from(next).ln());
+        let (from, to) = (libm::log(f64::from(level)), libm::log(f64::from(next)));
         let middle = f64::midpoint(from, to);
         let exponent = if middle < top {
             rise * (1.0 - middle / top)
         } else {
             -fall * ((middle - top) / 2.0).min(1.0)
         };
-        points.push((next, tps * (exponent * (to - from)).exp()));
+        points.push((next, tps * libm::exp(exponent * (to - from))));
     }
     let points = Curve::new(&points).expect("a curve");
     Phase::new("random hill".to_owned(), CurvePhase::closed(points, CLIENTS, 0.05))

@@ -66,7 +66,7 @@ impl Tally {
             percent(self.rows - self.unseen - self.wide - self.load, self.rows),
             percent(self.held, self.tried),
             percent(self.below, self.tried),
-            100.0 * (self.widths / self.tried.max(1) as f64).exp_m1(),
+            100.0 * libm::expm1(self.widths / self.tried.max(1) as f64),
             percent(self.responses_held, self.responses),
         )
     }
@@ -143,7 +143,7 @@ fn judge(plant: &dyn Simulated, curve: &WhatIfCurve, left_s: f64, draws: &mut Sp
         tally.tried += 1;
         tally.held += u64::from(told.holds(tps));
         tally.below += u64::from(tps < told.low);
-        tally.widths += (told.high / told.low).ln();
+        tally.widths += libm::log(told.high / told.low);
         if let Some(told) = row.response_s {
             tally.responses += 1;
             tally.responses_held += u64::from(told.holds(response_s));

@@ -2,7 +2,8 @@
 //!
 //! No crate but the command line asks the system for randomness. A simulation, a workload and a
 //! test own a [`SplitMix64`]; a controller is handed a [`Draw`]. Runs can be repeated from their
-//! seeds.
+//! seeds, on every machine: logarithms and exponentials are those of `libm`, because the standard
+//! library's last bit depends on the system's C library.
 //!
 //! ```
 //! use tidegate_random::SplitMix64;
@@ -74,7 +75,7 @@ impl SplitMix64 {
 
     /// Returns a number between `low` and `high`, both above 0, whose logarithm is uniform.
     pub fn next_log_between(&mut self, low: f64, high: f64) -> f64 {
-        self.next_between(low.ln(), high.ln()).exp()
+        libm::exp(self.next_between(libm::log(low), libm::log(high)))
     }
 
     /// Returns a whole number uniform from 0 to below `end`; 0 if `end` is 0.
@@ -94,13 +95,13 @@ impl SplitMix64 {
 
     /// Returns a draw from the exponential distribution with mean 1; always finite.
     pub fn next_exponential(&mut self) -> f64 {
-        -(1.0 - self.next_draw().value()).ln()
+        -libm::log(1.0 - self.next_draw().value())
     }
 
     /// Returns a draw from the standard normal distribution (Box and Muller, 1958).
     pub fn next_normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.next_draw().value()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.next_draw().value()).cos()
+        let radius = (-2.0 * libm::log(1.0 - self.next_draw().value())).sqrt();
+        radius * libm::cos(std::f64::consts::TAU * self.next_draw().value())
     }
 }
 

@@ -49,7 +49,7 @@ impl Random {
     pub fn exponential(&mut self, mean: f64) -> f64 {
         // The upper 53 bits, as a number above 0 and up to 1.
         let uniform = ((self.bits.next_bits() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
-        -uniform.ln() * mean
+        -libm::log(uniform) * mean
     }
 
     /// Returns text of `low..=high` characters of an alphabet, which is ASCII and not empty.

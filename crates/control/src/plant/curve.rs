@@ -152,9 +152,9 @@ impl Curve {
 
 /// The point at `level` of the straight line from `low` to `high` on logarithmic axes.
 fn between(low: (u32, f64), high: (u32, f64), level: f64) -> f64 {
-    let low_level = f64::from(low.0).ln();
-    let share = (level.ln() - low_level) / (f64::from(high.0).ln() - low_level);
-    low.1 * (high.1 / low.1).powf(share)
+    let low_level = libm::log(f64::from(low.0));
+    let share = (libm::log(level) - low_level) / (libm::log(f64::from(high.0)) - low_level);
+    low.1 * libm::pow(high.1 / low.1, share)
 }
 
 /// What makes a phase impossible.
@@ -423,7 +423,7 @@ impl CurvePlant {
     fn accustom(&mut self, phase: &CurvePhase, limit: Mpl) {
         if phase.inertia > 0.0 {
             let inside = limit.get().min(phase.clients.unwrap_or(u32::MAX)).max(1);
-            let now = f64::from(inside).ln();
+            let now = libm::log(f64::from(inside));
             let before = self.accustomed.unwrap_or(now);
             self.accustomed = Some(phase.inertia * before + (1.0 - phase.inertia) * now);
         } else {
@@ -434,7 +434,7 @@ impl CurvePlant {
     /// Throughput of so many inside, at most that of the number the database is accustomed to.
     fn tps(&self, phase: &CurvePhase, running: f64) -> f64 {
         let tps = phase.points.tps(running);
-        self.accustomed.map_or(tps, |log| tps.min(phase.points.tps(log.exp())))
+        self.accustomed.map_or(tps, |log| tps.min(phase.points.tps(libm::exp(log))))
     }
 
     /// The speed of a machine that wanders, as a factor with a mean of 1: an autoregressive
@@ -442,7 +442,7 @@ impl CurvePlant {
     fn wander(&mut self, sd: f64) -> f64 {
         let fresh = (1.0 - WANDER_MEMORY * WANDER_MEMORY).sqrt();
         self.wandered = WANDER_MEMORY * self.wandered + fresh * self.random.next_normal();
-        (sd * self.wandered - sd * sd / 2.0).exp()
+        libm::exp(sd * self.wandered - sd * sd / 2.0)
     }
 
     /// Completions of each class, at most about `done` together, with the variance of a random
@@ -547,8 +547,8 @@ fn spread(count: u64, mean_s: f64) -> Timing {
         // The shortest of n exponential times is a n-th of their mean.
         min_s: at(1.0 / count as f64),
         p50_s: at(std::f64::consts::LN_2),
-        p95_s: at(20_f64.ln()),
-        p99_s: at(100_f64.ln()),
+        p95_s: at(libm::log(20.0)),
+        p99_s: at(libm::log(100.0)),
     }
 }
 
@@ -709,7 +709,9 @@ mod tests {
         plant.interval(limit(100));
         // The first interval drains; from the second on one is inside.
         plant.interval(limit(1));
-        for accustomed in [100_f64.powf(0.25), 100_f64.powf(0.125), 100_f64.powf(0.0625)] {
+        for accustomed in
+            [libm::pow(100.0, 0.25), libm::pow(100.0, 0.125), libm::pow(100.0, 0.0625)]
+        {
             let seen = plant.interval(limit(1)).throughput_tps();
             let expected = 1_000.0 / accustomed.sqrt();
             assert!((seen / expected - 1.0).abs() < 0.01, "{seen} is not {expected}");
@@ -721,7 +723,7 @@ mod tests {
         let phase = CurvePhase { wander: 0.1, ..CurvePhase::closed(curve(Curve::FLAT), 10, 0.0) };
         let mut plant = CurvePlant::new(&[phase], 1);
         let logs: Vec<f64> = (0..10_000)
-            .map(|_| (plant.interval(Mpl::ONE).throughput_tps() / 1_500.0).ln())
+            .map(|_| libm::log(plant.interval(Mpl::ONE).throughput_tps() / 1_500.0))
             .collect();
         let mean = logs.iter().sum::<f64>() / 10_000.0;
         let around = |log: &f64| log - mean;

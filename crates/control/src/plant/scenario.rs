@@ -289,7 +289,7 @@ fn measured_curve(number: usize, phase: &EventsPhase) -> Result<Curve, ScenarioE
 fn measured_limits(phase: &EventsPhase) -> Vec<Mpl> {
     let highest = phase.clients.unwrap_or(HIGHEST).clamp(1, HIGHEST);
     let exponents = (0..).map(|step| f64::from(step) / f64::from(PER_DECADE));
-    let limits = exponents.map(|exponent| whole(10_f64.powf(exponent).round()));
+    let limits = exponents.map(|exponent| whole(libm::pow(10.0, exponent).round()));
     let mut limits: Vec<u32> = limits.take_while(|&limit| limit < highest).collect();
     limits.push(highest);
     limits.dedup();

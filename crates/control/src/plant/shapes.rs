@@ -12,7 +12,7 @@ pub fn network(random: &mut SplitMix64) -> RandomShape {
     let thrash_at = random.next_log_between(3.0, 1_500.0);
     let power = random.next_between(1.2, 2.2);
     Box::new(move |level| {
-        level / (level + stations - 1.0) / (1.0 + (level / thrash_at).powf(power)).sqrt()
+        level / (level + stations - 1.0) / (1.0 + libm::pow(level / thrash_at, power)).sqrt()
     })
 }
 
@@ -32,7 +32,9 @@ pub fn flat_then_falling(random: &mut SplitMix64, full_most: f64) -> RandomShape
     let full = random.next_log_between(1.0, full_most);
     let falls_at = full + random.next_log_between(2.0, 600.0);
     let power = random.next_between(0.2, 1.2);
-    Box::new(move |level| level.min(full) / full / (1.0 + (level / falls_at).powi(2)).powf(power))
+    Box::new(move |level| {
+        level.min(full) / full / libm::pow(1.0 + (level / falls_at).powi(2), power)
+    })
 }
 
 /// Draws the best at 2 to 6 transactions, with a loss of 5 to 20 % beside it, then a slow decline,
@@ -45,9 +47,9 @@ pub fn sharp_peak(random: &mut SplitMix64, rise_most: f64) -> RandomShape {
     let decline = random.next_between(0.014, 0.105);
     Box::new(move |level| {
         if level <= peak {
-            (level / peak).powf(rise)
+            libm::pow(level / peak, rise)
         } else {
-            (1.0 - drop) * (-decline * (level / peak).ln().powi(2)).exp()
+            (1.0 - drop) * libm::exp(-decline * libm::log(level / peak).powi(2))
         }
     })
 }

@@ -115,7 +115,7 @@ mod tests {
 
     fn point(level: f64, at_s: f64) -> HistoryPoint {
         HistoryPoint {
-            x: level.ln(),
+            x: libm::log(level),
             at_s,
             ln_x: level,
             variance: 0.01,

@@ -161,7 +161,7 @@ impl RecentLoad {
         let is_some = sums.completions > 0.0 && sums.present_s > 0.0;
         is_some.then(|| {
             let response_s = sums.present_s / sums.completions;
-            ((sums.completions / sums.seconds).ln(), response_s.ln())
+            (libm::log(sums.completions / sums.seconds), libm::log(response_s))
         })
     }
 

@@ -68,7 +68,7 @@ impl CurveMeter {
             self.close(before, want)
         });
         if before.is_none_or(|before| before != limit) {
-            self.begin_visit(f64::from(limit).ln());
+            self.begin_visit(libm::log(f64::from(limit)));
             self.window = if self.is_whole(seen) {
                 SettlingWindow::settled()
             } else {
@@ -122,7 +122,7 @@ impl CurveMeter {
             ln_x: sample.ln_x,
             variance: sample.variance + unsteady,
             seconds: sample.seconds,
-            settling: self.moved * (-middle_s / SETTLES_S).exp(),
+            settling: self.moved * libm::exp(-middle_s / SETTLES_S),
             visit: self.visit,
         })
     }
@@ -134,11 +134,11 @@ fn level(sample: &WindowSample, peak: f64) -> Option<(f64, f64)> {
     let limit = f64::from(sample.limit);
     let running = sample.running;
     if sample.waiting >= BINDING && (running / limit - 1.0).abs() < 0.05 {
-        return Some((limit.ln(), 0.0));
+        return Some((libm::log(limit), 0.0));
     }
     let is_steady = running >= 0.9 && running >= STEADY * peak;
     let unsteady = UNSTEADY * (peak / running - 1.0).max(0.0);
-    is_steady.then(|| (running.max(1.0).ln(), unsteady * unsteady))
+    is_steady.then(|| (libm::log(running.max(1.0)), unsteady * unsteady))
 }
 
 #[cfg(test)]
@@ -172,8 +172,8 @@ mod tests {
         ticks.extend(vec![tick(8, 100, 50); 10]);
         let points = run(&mut meter, &ticks);
         let [point] = &points[..] else { panic!("{points:?}") };
-        assert!((point.x - 8_f64.ln()).abs() < 1e-9);
-        assert!((point.ln_x - 500_f64.ln()).abs() < 1e-9, "the first tick is not in it");
+        assert!((point.x - libm::log(8.0)).abs() < 1e-9);
+        assert!((point.ln_x - libm::log(500.0)).abs() < 1e-9, "the first tick is not in it");
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         let mut meter = CurveMeter::default();
         let few = Observation { waiting_share: 0.0, ..tick(64, 5, 50) };
         let points = run(&mut meter, &vec![few; 12]);
-        assert!((points[0].x - 5_f64.ln()).abs() < 1e-9, "{points:?}");
+        assert!((points[0].x - libm::log(5.0)).abs() < 1e-9, "{points:?}");
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
         let mut meter = CurveMeter::default();
         let seconds = [observed(8, 100, 500), observed(10, 100, 600), observed(12, 100, 700)];
         let points = run(&mut meter, &seconds);
-        let levels: Vec<f64> = points.iter().map(|point| point.x.exp().round()).collect();
+        let levels: Vec<f64> = points.iter().map(|point| libm::exp(point.x).round()).collect();
         assert_eq!(levels, [8.0, 10.0, 12.0]);
         assert!(points[1].settling > 0.0 && points[0].settling == 0.0);
     }

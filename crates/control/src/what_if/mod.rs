@@ -275,7 +275,7 @@ impl WhatIf {
             response_s,
             unknown: None,
         };
-        let is_told = |of: &CurveInterval| (of.high / of.low).ln() <= WIDE;
+        let is_told = |of: &CurveInterval| libm::log(of.high / of.low) <= WIDE;
         if f64::from(limit.get()) >= self.load.peak() {
             return match (is_told(&asked), is_told(&response_s)) {
                 (true, is_told) => known(asked, is_told.then_some(response_s)),
@@ -292,19 +292,19 @@ impl WhatIf {
     /// Throughput at a level of which there is always enough.
     fn by_limit(&self, level: f64, at_s: f64) -> Result<CurveInterval, Unknown> {
         let fit = self.fit.as_ref().ok_or(Unknown::Unseen)?;
-        let x = level.max(1.0).ln();
+        let x = libm::log(level.max(1.0));
         if !is_seen(fit.points(), x) {
             return Err(Unknown::Unseen);
         }
         let span = |lead_s| TimeSpan { from_s: at_s + lead_s, to_s: at_s + lead_s + HORIZON_S };
-        let residence_s = level / fit.expect(x, span(LEAD_S)).mean.exp().max(1e-6);
+        let residence_s = level / libm::exp(fit.expect(x, span(LEAD_S)).mean).max(1e-6);
         let expected = fit.expect(x, span(LEAD_S + 2.0 * residence_s));
-        let count = 1.0 / (HORIZON_S * expected.mean.exp()).max(1e-3);
+        let count = 1.0 / (HORIZON_S * libm::exp(expected.mean)).max(1e-3);
         let variance = expected.variance + fit.parameters().noise(HORIZON_S) + count;
         let is_here = fit.points().last().is_some_and(|last| (last.x - x).abs() <= HERE);
         let check = if is_here { &self.here } else { &self.elsewhere };
         let told = interval((expected.mean, variance), check.widening());
-        let is_narrow = (told.high / told.low).ln() <= WIDE;
+        let is_narrow = libm::log(told.high / told.low) <= WIDE;
         let is_number = told.low > 0.0 && told.high.is_finite();
         (is_narrow && is_number).then_some(told).ok_or(Unknown::Wide)
     }
@@ -321,5 +321,9 @@ fn is_seen(points: &[HistoryPoint], x: f64) -> bool {
 /// The median and the 90 % interval of a number whose logarithm is normal.
 fn interval((mean, variance): Normal, widening: f64) -> CurveInterval {
     let reach = QUANTILE * widening * variance.sqrt();
-    CurveInterval { low: (mean - reach).exp(), median: mean.exp(), high: (mean + reach).exp() }
+    CurveInterval {
+        low: libm::exp(mean - reach),
+        median: libm::exp(mean),
+        high: libm::exp(mean + reach),
+    }
 }

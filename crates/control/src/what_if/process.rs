@@ -69,7 +69,9 @@ impl Parameters {
     /// Logarithm of the prior's density, but for a constant.
     fn log_prior(&self) -> f64 {
         let terms = self.0.iter().zip(START).zip(SPREAD);
-        terms.map(|((&value, start), spread)| -0.5 * ((value / start).ln() / spread).powi(2)).sum()
+        terms
+            .map(|((&value, start), spread)| -0.5 * (libm::log(value / start) / spread).powi(2))
+            .sum()
     }
 
     /// The same with one parameter multiplied.
@@ -86,8 +88,8 @@ impl Parameters {
 
     /// Variance of what the drift of the database may do between two times so far apart.
     pub(super) fn change(&self, seconds: f64) -> f64 {
-        2.0 * self.variance(DRIFT) * (1.0 - (-seconds / self.0[DRIFT_S]).exp())
-            + 2.0 * self.variance(LOCAL) * (1.0 - (-seconds / LOCAL_S).exp())
+        2.0 * self.variance(DRIFT) * (1.0 - libm::exp(-seconds / self.0[DRIFT_S]))
+            + 2.0 * self.variance(LOCAL) * (1.0 - libm::exp(-seconds / LOCAL_S))
     }
 
     /// Variance of a measurement that a move so far, so long ago, leaves.
@@ -112,13 +114,13 @@ impl TimeSpan {
     fn with_moment(self, at_s: f64, time_s: f64) -> f64 {
         let near = ((self.from_s - at_s).max(0.0) / time_s).min(700.0);
         let length = self.length() / time_s;
-        (-near).exp() * -(-length).exp_m1() / length
+        libm::exp(-near) * -libm::expm1(-length) / length
     }
 
     /// Variance of the mean over the span of a process of variance 1.
     fn with_itself(self, time_s: f64) -> f64 {
         let length = self.length() / time_s;
-        if length < 1e-3 { 1.0 } else { 2.0 * (length + (-length).exp_m1()) / (length * length) }
+        if length < 1e-3 { 1.0 } else { 2.0 * (length + libm::expm1(-length)) / (length * length) }
     }
 }
 
@@ -165,10 +167,10 @@ impl Parts {
         let mean = points.iter().map(|point| point.ln_x).sum::<f64>() / size.max(1) as f64;
         Parts {
             fixed,
-            rough: table(&|one, other| (-apart(one, other) / ROUGH_LENGTH).exp()),
+            rough: table(&|one, other| libm::exp(-apart(one, other) / ROUGH_LENGTH)),
             local: table(&|one, other| {
                 let seconds = (one.at_s - other.at_s).abs();
-                (-apart(one, other) / LOCAL_LENGTH - seconds / LOCAL_S).exp()
+                libm::exp(-apart(one, other) / LOCAL_LENGTH - seconds / LOCAL_S)
             }),
             apart_s: table(&|one, other| (one.at_s - other.at_s).abs()),
             visit: table(&|one, other| {
@@ -192,7 +194,7 @@ impl Parts {
         for (index, value) in sum.as_mut_slice().iter_mut().enumerate() {
             *value += rough * self.rough.as_slice()[index]
                 + local * self.local.as_slice()[index]
-                + drift * (-self.apart_s.as_slice()[index] / drift_s).exp()
+                + drift * libm::exp(-self.apart_s.as_slice()[index] / drift_s)
                 + moved * self.visit.as_slice()[index];
         }
         for (index, point) in points.iter().enumerate() {
@@ -201,7 +203,7 @@ impl Parts {
         let factor = sum.cholesky()?;
         let weights = factor.solve(&self.seen);
         let log_determinant: f64 =
-            factor.l_dirty().diagonal().iter().map(|value| value.ln()).sum::<f64>();
+            factor.l_dirty().diagonal().iter().map(|value| libm::log(*value)).sum::<f64>();
         let density = -0.5 * self.seen.dot(&weights) - log_determinant + parameters.log_prior();
         density.is_finite().then_some((factor, weights, density))
     }
@@ -210,7 +212,7 @@ impl Parts {
 /// The correlation of the smooth shape at two levels so far apart in ln n.
 fn matern(apart: f64) -> f64 {
     let scaled = 3_f64.sqrt() * apart / SHAPE_LENGTH;
-    (1.0 + scaled) * (-scaled).exp()
+    (1.0 + scaled) * libm::exp(-scaled)
 }
 
 impl ProcessFit {
@@ -262,8 +264,10 @@ impl ProcessFit {
                 let apart = (point.x - x).abs();
                 HEIGHT
                     + SHAPE * matern(apart)
-                    + rough * (-apart / ROUGH_LENGTH).exp()
-                    + local * (-apart / LOCAL_LENGTH).exp() * span.with_moment(point.at_s, LOCAL_S)
+                    + rough * libm::exp(-apart / ROUGH_LENGTH)
+                    + local
+                        * libm::exp(-apart / LOCAL_LENGTH)
+                        * span.with_moment(point.at_s, LOCAL_S)
                     + drift * span.with_moment(point.at_s, drift_s)
             }),
         );

@@ -158,7 +158,7 @@ impl Gaps {
             Gaps::Drawn { mean_s, draw } => {
                 // A draw of (0, 1], so that the logarithm is finite.
                 let unit = (f64::from(draw.between(0, i32::MAX - 1)) + 1.0) / f64::from(i32::MAX);
-                last.checked_add(gap(-unit.ln() * *mean_s))
+                last.checked_add(gap(-libm::log(unit) * *mean_s))
             }
             Gaps::Alike(gap) => last.checked_add(*gap),
             Gaps::Trace { times, next, start } => {

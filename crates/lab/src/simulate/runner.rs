@@ -49,7 +49,7 @@ impl Seeds {
 /// limits, which as many independent draws may fail to do.
 pub(super) fn start_of(seed: u64) -> Mpl {
     let share = Draw::from_bits(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)).value();
-    let limit = f64::from(HIGHEST + 1).powf(share);
+    let limit = libm::pow(f64::from(HIGHEST + 1), share);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 1,001")]
     let limit = limit as u32;
     Mpl::at_least_one(limit.min(HIGHEST))

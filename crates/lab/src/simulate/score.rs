@@ -195,7 +195,7 @@ impl Measure {
             | Measure::LimitDistance
             | Measure::ThroughputSwing
             | Measure::LimitSwing => one.max(other),
-            Measure::LimitRatio if one.ln().abs() >= other.ln().abs() => one,
+            Measure::LimitRatio if libm::log(one).abs() >= libm::log(other).abs() => one,
             Measure::LimitRatio => other,
         }
     }
@@ -203,7 +203,7 @@ impl Measure {
     /// The mean: geometric of factors, arithmetic of everything else.
     fn mean(self, values: impl Iterator<Item = f64>) -> Option<f64> {
         if matches!(self, Measure::LimitRatio | Measure::LimitDistance) {
-            mean(values.map(f64::ln)).map(f64::exp)
+            mean(values.map(libm::log)).map(libm::exp)
         } else {
             mean(values)
         }
@@ -302,9 +302,9 @@ fn measured(measure: Measure, parts: &[Part<'_>], entered: &[(u32, Reached)]) ->
             Reached::After(intervals) => f64::from(intervals),
             Reached::Never => f64::from(whole),
         })),
-        Measure::LimitRatio => mean(limit_ratios(parts).map(f64::ln)).map(f64::exp),
+        Measure::LimitRatio => mean(limit_ratios(parts).map(libm::log)).map(libm::exp),
         Measure::LimitDistance => {
-            mean(limit_ratios(parts).map(|ratio| ratio.ln().abs())).map(f64::exp)
+            mean(limit_ratios(parts).map(|ratio| libm::log(ratio).abs())).map(libm::exp)
         }
         Measure::Inside => mean(settled(parts).flat_map(|(phase, samples)| {
             samples.iter().map(|sample| if phase.is_inside(sample) { 1.0 } else { 0.0 })

@@ -72,7 +72,7 @@ fn syllable(digit: u8) -> Option<&'static str> {
 pub(super) fn exponential(draw: &mut Random, mean: Duration, most: Duration) -> Duration {
     let uniform = f64::from(draw.between(1, i32::MAX)) / f64::from(i32::MAX);
     // At most 31 · ln 2 = 21.5 times the mean.
-    mean.mul_f64(-uniform.ln()).min(most)
+    mean.mul_f64(-libm::log(uniform)).min(most)
 }
 
 #[cfg(test)]

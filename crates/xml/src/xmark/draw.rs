@@ -33,7 +33,7 @@ impl Repetition {
     pub fn probabilities(&self) -> Vec<f64> {
         let above = |added: u32| match added {
             0 => 1.0,
-            added => (-(f64::from(added) - 0.5) / self.mean_added).exp(),
+            added => libm::exp(-(f64::from(added) - 0.5) / self.mean_added),
         };
         let last = self.most - self.least;
         let of = |added| if added == last { above(last) } else { above(added) - above(added + 1) };

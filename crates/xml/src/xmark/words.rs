@@ -43,7 +43,7 @@ impl Vocabulary {
             }
             words.push(word.into());
         }
-        let span = (words.len() as f64 + 1.0).ln();
+        let span = libm::log(words.len() as f64 + 1.0);
         Vocabulary { words, span }
     }
 
@@ -54,7 +54,7 @@ impl Vocabulary {
         reason = "at least 1 and at most the number of words plus one"
     )]
     pub(super) fn word(&self, random: &mut SplitMix64) -> &str {
-        let rank = (random.next_draw().value() * self.span).exp() as usize;
+        let rank = libm::exp(random.next_draw().value() * self.span) as usize;
         &self.words[rank.clamp(1, self.words.len()) - 1]
     }
 

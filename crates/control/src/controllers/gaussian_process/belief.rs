@@ -61,7 +61,7 @@ impl ThroughputBelief {
         prior: &GaussianProcessSettings,
     ) -> ThroughputBelief {
         let limits = grid(bounds);
-        let x: Vec<f64> = limits.iter().map(|limit| f64::from(limit.get()).ln()).collect();
+        let x: Vec<f64> = limits.iter().map(|limit| libm::log(f64::from(limit.get()))).collect();
         let prior_mean = model(&x, resources, prior);
         let prior_shape = shape(&x, prior);
         let level_variance = prior.level_sd * prior.level_sd;
@@ -106,7 +106,7 @@ impl ThroughputBelief {
         let below = self.index_below(level);
         let above = (below + 1).min(self.len() - 1);
         let width = self.x(above) - self.x(below);
-        let share = if width > 0.0 { (level.ln() - self.x(below)) / width } else { 0.0 };
+        let share = if width > 0.0 { (libm::log(level) - self.x(below)) / width } else { 0.0 };
         GridPlace { below, above, share: share.clamp(0.0, 1.0) }
     }
 
@@ -199,7 +199,7 @@ fn grid(bounds: Bounds) -> Vec<Mpl> {
         let level = f64::from(last.get());
         let left = (GRID_MAX - limits.len()) as f64;
         // Small limits are whole numbers and use up their share; the rest is divided anew.
-        let ratio = if left > 1.0 { (max / level).powf(1.0 / left) } else { max / min };
+        let ratio = if left > 1.0 { libm::pow(max / level, 1.0 / left) } else { max / min };
         let next = whole((level * ratio).round()).max(last.get().saturating_add(1));
         limits.push(bounds.clamp(Mpl::at_least_one(next)));
     }
@@ -210,11 +210,11 @@ fn grid(bounds: Bounds) -> Vec<Mpl> {
 /// that falls by the prior's contention.
 fn model(x: &[f64], resources: Resources, prior: &GaussianProcessSettings) -> Vec<f64> {
     let others = prior.others * (f64::from(resources.stations()) - 1.0);
-    let range = 1_000_f64.ln();
+    let range = libm::log(1_000.0);
     x.iter()
         .map(|&x| {
-            let level = x.exp();
-            (level / (level + others)).ln() - prior.contention * x * x / (2.0 * range)
+            let level = libm::exp(x);
+            libm::log(level / (level + others)) - prior.contention * x * x / (2.0 * range)
         })
         .collect()
 }
@@ -228,9 +228,10 @@ fn shape(x: &[f64], prior: &GaussianProcessSettings) -> Vec<f64> {
     for (row, &s) in x.iter().enumerate() {
         for (column, &t) in x.iter().enumerate() {
             let low = s.min(t) / length;
-            let decay = (-s / length).exp() + (-t / length).exp() - (-(s - t).abs() / length).exp();
+            let decay = libm::exp(-s / length) + libm::exp(-t / length)
+                - libm::exp(-(s - t).abs() / length);
             let integral = variance * length * length * (2.0 * low - 1.0 + decay);
-            let rough = prior.roughness + prior.grain / s.exp();
+            let rough = prior.roughness + prior.grain / libm::exp(s);
             let own = if row == column { rough * rough } else { 0.0 };
             shape.push(integral + own);
         }
@@ -310,8 +311,8 @@ mod tests {
     fn the_slope_between_two_measurements_goes_on_beyond_them() {
         let mut belief = belief(1, 1_000);
         let flat = belief.clone();
-        belief.learn(belief.place(20.0), 20_f64.ln(), 1e-4);
-        belief.learn(belief.place(40.0), 40_f64.ln(), 1e-4);
+        belief.learn(belief.place(20.0), libm::log(20.0), 1e-4);
+        belief.learn(belief.place(40.0), libm::log(40.0), 1e-4);
         let (at, next) = (belief.index_below(40.0), belief.index_below(80.0));
         let rise = |belief: &ThroughputBelief| belief.mean(next) - belief.mean(at);
         assert!(rise(&belief) > rise(&flat) + 0.3, "{} {}", rise(&belief), rise(&flat));
@@ -322,7 +323,7 @@ mod tests {
         let mut belief = belief(1, 1_000);
         let random = &mut crate::SplitMix64::new(7);
         for step in 0..20_000 {
-            let level = (random.next_draw().value() * 1_000_f64.ln()).exp();
+            let level = libm::exp(random.next_draw().value() * libm::log(1_000.0));
             belief.fade(1e-5, 1e-4);
             belief.learn(belief.place(level), random.next_draw().value(), 1e-6);
             if step % 1_000 == 0 {

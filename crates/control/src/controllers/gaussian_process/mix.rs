@@ -82,7 +82,7 @@ impl ClassMix {
     }
 
     fn cost(&self, class: usize) -> f64 {
-        self.costs.get(class).map_or(1.0, |(log, _)| log.exp())
+        self.costs.get(class).map_or(1.0, |(log, _)| libm::exp(*log))
     }
 
     fn learn(&mut self, observation: &Observation) {
@@ -99,7 +99,7 @@ impl ClassMix {
             if let Some(mean_s) = seen(index).filter(|_| index != unit) {
                 *intervals = intervals.saturating_add(1);
                 let weight = WEIGHT.max(1.0 / f64::from(*intervals));
-                let cost = (mean_s / unit_s).ln().clamp(-COST_LOG_MAX, COST_LOG_MAX);
+                let cost = libm::log(mean_s / unit_s).clamp(-COST_LOG_MAX, COST_LOG_MAX);
                 *log += weight * (cost - *log);
             }
         }

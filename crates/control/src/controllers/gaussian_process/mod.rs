@@ -268,7 +268,7 @@ impl GaussianProcess {
                 self.meter.start_anew();
                 self.tried = 0.0;
                 self.anchor = None;
-                unexpected = Some(BeliefReason::Changed { throughput: error.exp() - 1.0 });
+                unexpected = Some(BeliefReason::Changed { throughput: libm::exp(error) - 1.0 });
             }
         }
         self.tried = self.tried.max(level);
@@ -341,7 +341,7 @@ impl GaussianProcess {
                 (index, BeliefReason::Hold { deviation: here.variance.max(0.0).sqrt() })
             }
             ProbeChoice::Best(index) => {
-                let gain = (self.belief.mean(index) - here.mean).exp() - 1.0;
+                let gain = libm::exp(self.belief.mean(index) - here.mean) - 1.0;
                 (index, BeliefReason::Better { gain })
             }
         };

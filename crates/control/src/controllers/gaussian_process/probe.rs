@@ -103,7 +103,7 @@ impl ProbeContext<'_> {
         let lost = (self.values[self.best] - self.values[index]).max(0.0);
         let limit = f64::from(self.belief.limit(index).get());
         // What is let in must get out again: at X tps, N transactions take N/X.
-        let completions = self.belief.mean(index).exp() * self.circumstances.interval_s;
+        let completions = libm::exp(self.belief.mean(index)) * self.circumstances.interval_s;
         let drain = if index > self.best { limit / completions.max(1e-9) } else { 0.0 };
         let moved = limit - self.circumstances.running;
         let mut most = f64::MIN;
@@ -149,7 +149,7 @@ fn expected_excess(m: f64, s: f64) -> f64 {
         return m.max(0.0);
     }
     let z = m / s;
-    let density = (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt();
+    let density = libm::exp(-0.5 * z * z) / std::f64::consts::TAU.sqrt();
     (m * normal_below(z, density) + s * density).max(0.0)
 }
 
@@ -194,7 +194,7 @@ mod tests {
         let mut belief = belief();
         for index in 0..belief.len() {
             let level = f64::from(belief.limit(index).get());
-            belief.learn(belief.place(level), curve(level).ln(), 1e-8);
+            belief.learn(belief.place(level), libm::log(curve(level)), 1e-8);
         }
         belief
     }

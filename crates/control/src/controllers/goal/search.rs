@@ -227,7 +227,7 @@ impl GoalSearch {
     /// longer there than at the nearest one, by a factor, and the goal is as far.
     fn is_hopeless(level: &LevelMeasurement, nearest: &LevelMeasurement) -> bool {
         let longer_s = level.seen.mean_s - nearest.seen.mean_s;
-        longer_s > 2.0 * level.error_s.hypot(nearest.error_s)
+        longer_s > 2.0 * libm::hypot(level.error_s, nearest.error_s)
             && level.seen.mean_s >= HOPELESS * nearest.seen.mean_s
             && level.seen.ratio >= nearest.seen.ratio
     }
@@ -326,7 +326,7 @@ mod tests {
     /// A trough about 12 that does not reach the goal.
     #[test]
     fn where_no_limit_keeps_it_the_lowest_response_time_is_said() {
-        let trough = |level: u32| 1.0 + (f64::from(level) / 12.0).ln().powi(2);
+        let trough = |level: u32| 1.0 + libm::log(f64::from(level) / 12.0).powi(2);
         for from in [2, 12, 300] {
             let (next, measurements) = search(from, trough, 0.5);
             let NextMeasurement::NotFound { is_impossible: true, nearest, seen, .. } = next else {

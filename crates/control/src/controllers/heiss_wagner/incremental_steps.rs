@@ -182,7 +182,7 @@ mod tests {
         for start in [1, 10, 200] {
             let limits = limits(&mut steps(start), 120, |limit| {
                 let level = f64::from(limit);
-                let tps = u64::from(whole(1e4 * level * (1.0 - level / 50.0).exp()));
+                let tps = u64::from(whole(1e4 * level * libm::exp(1.0 - level / 50.0)));
                 observed(limit, 10_000, tps)
             });
             assert!(limits[60..].iter().all(|limit| (29..=80).contains(limit)), "{limits:?}");

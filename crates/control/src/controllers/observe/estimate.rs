@@ -204,7 +204,7 @@ impl Estimator {
         };
         let seconds = std::mem::take(&mut self.pending_s);
         let before = self.before.replace(measurement.level);
-        let moved = before.map(|before| (measurement.level / before).ln().abs());
+        let moved = before.map(|before| libm::log(measurement.level / before).abs());
         for model in &mut self.models {
             match moved {
                 Some(distance) => model.fade(seconds, distance),
@@ -263,11 +263,21 @@ impl Estimator {
         }
         let difference = self.difference(level, running);
         let [low, high] = ENDS.map(|end| difference.quantile(end));
-        let share = difference.quantile(0.5).exp_m1();
+        let share = libm::expm1(difference.quantile(0.5));
         if high - low > WIDE {
-            return Gain::NotKnown(NotKnown::Wide { low: low.exp_m1(), high: high.exp_m1() });
+            return Gain::NotKnown(NotKnown::Wide {
+                low: libm::expm1(low),
+                high: libm::expm1(high),
+            });
         }
-        Gain::Known { share, low: low.exp_m1(), high: high.exp_m1(), running, lowest, highest }
+        Gain::Known {
+            share,
+            low: libm::expm1(low),
+            high: libm::expm1(high),
+            running,
+            lowest,
+            highest,
+        }
     }
 
     /// The limit that is believed to be best.
@@ -283,13 +293,13 @@ impl Estimator {
             return BelievedBest::Open { highest: self.population(highest) };
         }
         let worth = |index: usize| {
-            let price = PRICE * (self.level(index) / self.level(lowest)).ln();
+            let price = PRICE * libm::log(self.level(index) / self.level(lowest));
             self.over(index, lowest).mean() - price
         };
         let best = (lowest..=highest).max_by(|&one, &other| worth(one).total_cmp(&worth(other)));
         let best = best.expect("lowest is not above highest");
         if let Some(better) = self.rival(best, lowest, highest) {
-            return BelievedBest::NotKnown(NotKnown::Several { better: better.exp_m1() });
+            return BelievedBest::NotKnown(NotKnown::Several { better: libm::expm1(better) });
         }
         let is_lower_worse = best > lowest && self.over(best, lowest).below(0.0) <= 1.0 - SURE;
         if lowest > 0 && !is_lower_worse {
@@ -326,11 +336,11 @@ impl Estimator {
 
     /// ln X at one level less that at another.
     fn difference(&self, one: f64, other: f64) -> Mixture {
-        let sum: f64 = self.models.iter().map(|model| model.log_weight.exp()).sum();
+        let sum: f64 = self.models.iter().map(|model| libm::exp(model.log_weight)).sum();
         let part = |model: &DriftModel| {
             let (mean, variance) = model.difference(one, other);
             MixtureComponent {
-                weight: model.log_weight.exp() / sum,
+                weight: libm::exp(model.log_weight) / sum,
                 mean,
                 sd: variance.max(0.0).sqrt(),
             }
@@ -379,7 +389,7 @@ impl DriftModel {
         let error = seen - predicted.mean;
         let total = predicted.variance + noise;
         let squared = (error * error / total).min(FAR * FAR);
-        self.log_weight -= 0.5 * (total.ln() + squared);
+        self.log_weight -= 0.5 * (libm::log(total) + squared);
         let far = error * error / (FAR * FAR) - predicted.variance;
         self.belief.learn(place, seen, noise.max(far));
     }

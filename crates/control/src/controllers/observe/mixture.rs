@@ -53,7 +53,7 @@ impl MixtureComponent {
             return if self.mean < x { 1.0 } else { 0.0 };
         }
         let z = (x - self.mean) / self.sd;
-        normal_below(z, (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt())
+        normal_below(z, libm::exp(-0.5 * z * z) / std::f64::consts::TAU.sqrt())
     }
 }
 

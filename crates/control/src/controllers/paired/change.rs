@@ -36,7 +36,7 @@ impl PairedComparison {
         if best - level < f64::max(0.12, 2.0 * self.base.spread.sqrt()) {
             return None;
         }
-        let change = (level - best).exp_m1();
+        let change = libm::expm1(level - best);
         let sunk = if sinks {
             Some((limit * 3 / 4).max(1))
         } else {
@@ -54,21 +54,21 @@ impl PairedComparison {
         if gain < 0.08 && self.now_s < recall.until_s {
             self.task = PairedTask::Recall(recall);
             self.window = self.window.next();
-            return PairedReason::Check { change: gain.exp_m1() };
+            return PairedReason::Check { change: libm::expm1(gain) };
         }
         let lower = (self.limit * 2 / 3).max(self.lowest());
-        let proportional = (f64::from(self.limit) / f64::from(self.base.limit)).ln();
+        let proportional = libm::log(f64::from(self.limit) / f64::from(self.base.limit));
         if gain < 0.08 && recall.tries > 1 && lower < self.limit && gain > 0.7 * proportional {
             // Still too high, it may be: what spoils the database goes on above some lower limit.
             let until_s = self.now_s + RECALL_S;
             self.task = PairedTask::Recall(Recall { until_s, tries: recall.tries - 1, ..recall });
             self.move_to(lower);
-            return PairedReason::Check { change: gain.exp_m1() };
+            return PairedReason::Check { change: libm::expm1(gain) };
         }
         self.best = None;
         if gain < 0.08 {
             // The level that it has now is what a later one is compared with.
-            return self.settle(PairedReason::Check { change: gain.exp_m1() });
+            return self.settle(PairedReason::Check { change: libm::expm1(gain) });
         }
         self.patience_s = (self.patience_s * 2.0).clamp(2.0, 8.0);
         if let Some(limit) = recall.sunk {
@@ -89,7 +89,7 @@ impl PairedComparison {
         if self.now_s - self.base.since_s < 2.0 {
             return;
         }
-        let is_near = |other: u32| (f64::from(other) / f64::from(limit)).ln().abs() < 0.2;
+        let is_near = |other: u32| libm::log(f64::from(other) / f64::from(limit)).abs() < 0.2;
         self.remembered.retain(|&(other, _)| !is_near(other));
         self.remembered.push_front((limit, self.base.level.unwrap_or(0.0)));
         self.remembered.truncate(3);
@@ -102,7 +102,7 @@ impl PairedComparison {
         self.first = (0.0, 0.0);
         self.move_to(self.limit.min(self.base.limit).min(self.settings.cold));
         self.task = PairedTask::Scan(Scan::new(self.settings.price));
-        PairedReason::Rescan { change: change.exp_m1() }
+        PairedReason::Rescan { change: libm::expm1(change) }
     }
 
     /// Throughput of the base has changed: elsewhere it may be better now.
@@ -152,7 +152,7 @@ impl PairedComparison {
     }
 
     pub(super) fn next_check(&mut self, mut check: AlarmCheck) -> PairedReason {
-        let change = check.change.exp_m1();
+        let change = libm::expm1(check.change);
         let next = check.left.pop().unwrap_or(self.base.limit);
         self.move_to(next);
         self.task = PairedTask::Check(check);
@@ -174,7 +174,7 @@ impl PairedComparison {
             best.ln_x - incumbent > 0.03 + 2.0 * error
         });
         if let Some(winner) = winner {
-            let gain = (winner.ln_x - incumbent).exp_m1();
+            let gain = libm::expm1(winner.ln_x - incumbent);
             self.base.limit = winner.limit;
             self.base.level = Some(winner.ln_x);
             return self.settle(PairedReason::Adopt { gain, error: winner.variance.sqrt() });
@@ -182,6 +182,6 @@ impl PairedComparison {
         if check.change < -0.9 && sample.ln_x < check.before.ln_x + 0.2 {
             return self.rescan(check.change);
         }
-        self.settle(PairedReason::Check { change: check.change.exp_m1() })
+        self.settle(PairedReason::Check { change: libm::expm1(check.change) })
     }
 }

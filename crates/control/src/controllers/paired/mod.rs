@@ -561,7 +561,7 @@ impl PairedComparison {
             return (self.base.off >= 2).then_some(off);
         }
         self.base.off = 0;
-        let share = 1.0 - (-(sample.seconds + sample.washed_s) / 2.0).exp();
+        let share = 1.0 - libm::exp(-(sample.seconds + sample.washed_s) / 2.0);
         self.base.level = Some(level + share * off);
         self.base.spread += 0.1 * (off * off - self.base.spread);
         None

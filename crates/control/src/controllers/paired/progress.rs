@@ -68,7 +68,7 @@ impl CurveShape {
 
     /// How far a level is from the top, in ln N; below 0 on the side of the rise.
     fn distance(self, level: f64) -> f64 {
-        (level / self.top).ln()
+        libm::log(level / self.top)
     }
 
     fn ln_share_at(self, distance: f64) -> f64 {
@@ -119,12 +119,12 @@ impl Cohort {
 
 fn bin(level: f64) -> u16 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1,000")]
-    let bin = (level.max(1.0).ln() / BIN).round().min(1_000.0) as u16;
+    let bin = (libm::log(level.max(1.0)) / BIN).round().min(1_000.0) as u16;
     bin
 }
 
 fn level(bin: u16) -> f64 {
-    (f64::from(bin) * BIN).exp()
+    libm::exp(f64::from(bin) * BIN)
 }
 
 /// The transactions inside, and those that ended.
@@ -244,7 +244,7 @@ impl TransactionProgress {
         let fits = Evidence::of(self).fits(&shapes, highest);
         let best = fits.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut weights: Vec<f64> =
-            fits.iter().map(|fits| fits.iter().map(|fit| (fit - best).exp()).sum()).collect();
+            fits.iter().map(|fits| fits.iter().map(|fit| libm::exp(fit - best)).sum()).collect();
         let sum: f64 = weights.iter().sum();
         for weight in &mut weights {
             *weight /= sum;
@@ -274,15 +274,15 @@ impl ShapeBelief {
         let mut best = (lowest, f64::NEG_INFINITY);
         for limit in levels(lowest, highest) {
             let share = match drawn {
-                Some(shape) => shape.ln_share(f64::from(limit)).exp(),
+                Some(shape) => libm::exp(shape.ln_share(f64::from(limit))),
                 None => self.share(limit),
             };
-            let worth = share - price * f64::from(limit).ln();
+            let worth = share - price * libm::log(f64::from(limit));
             if worth > best.1 {
                 best = (limit, worth);
             }
         }
-        (best.0, best.1 + price * f64::from(best.0).ln())
+        (best.0, best.1 + price * libm::log(f64::from(best.0)))
     }
 
     /// The expected share of the best throughput at a limit.
@@ -294,8 +294,11 @@ impl ShapeBelief {
             let mut shares = [0.0; PER_TOP];
             for (index, shape) in shapes.iter().enumerate() {
                 let twin = twin(index, distance < 0.0, distance >= 0.0);
-                shares[index] =
-                    if twin < index { shares[twin] } else { shape.ln_share_at(distance).exp() };
+                shares[index] = if twin < index {
+                    shares[twin]
+                } else {
+                    libm::exp(shape.ln_share_at(distance))
+                };
             }
             for (share, weight) in shares.iter().zip(weights) {
                 sum += weight * share;
@@ -409,7 +412,7 @@ mod tests {
             let weighted = belief.shapes.iter().zip(&belief.weights);
             let level = f64::from(limit);
             let plain: f64 =
-                weighted.map(|(shape, weight)| weight * shape.ln_share(level).exp()).sum();
+                weighted.map(|(shape, weight)| weight * libm::exp(shape.ln_share(level))).sum();
             assert_eq!(belief.share(limit).to_bits(), plain.to_bits(), "{limit}");
         }
     }

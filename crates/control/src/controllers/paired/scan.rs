@@ -64,7 +64,7 @@ impl Scan {
     }
 
     pub(super) fn best_tps(&self) -> f64 {
-        self.best().map_or(0.0, |point| point.ln_x.exp())
+        self.best().map_or(0.0, |point| libm::exp(point.ln_x))
     }
 
     /// The level with the highest ln X - price·ln N.
@@ -76,7 +76,7 @@ impl Scan {
     }
 
     fn worth(&self, point: &ScanPoint) -> f64 {
-        point.ln_x - self.price * f64::from(point.limit).ln()
+        point.ln_x - self.price * libm::log(f64::from(point.limit))
     }
 
     fn at(&self, limit: u32) -> Option<&ScanPoint> {
@@ -168,7 +168,7 @@ impl Scan {
         }
         let loss = best.ln_x - last.ln_x;
         let before = self.points.len().checked_sub(2).and_then(|index| self.points.get(index));
-        let drain_s = f64::from(last.limit) * 2.0 / (last.ln_x - loss).exp();
+        let drain_s = f64::from(last.limit) * 2.0 / libm::exp(last.ln_x - loss);
         let is_slow_to_drain = drain_s > f64::max(0.6, 3.0 * residence_s);
         if (loss > 0.3 && is_slow_to_drain) || loss > 1.5 {
             self.is_stopped = true;
@@ -188,7 +188,7 @@ impl Scan {
         }
         let is_linear = before.is_some_and(|point| {
             let gain = last.ln_x - point.ln_x;
-            gain > 0.9 * (f64::from(last.limit) / f64::from(point.limit)).ln()
+            gain > 0.9 * libm::log(f64::from(last.limit) / f64::from(point.limit))
         });
         let factor = if is_linear { 4 } else { 2 };
         Some(last.limit.saturating_mul(factor).min(highest))

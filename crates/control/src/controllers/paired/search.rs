@@ -37,7 +37,7 @@ impl PairedComparison {
             return self.alarm(sample, change);
         }
         // Patience fades: what misled short windows may have gone.
-        self.patience_s *= (-(sample.seconds + sample.washed_s) / PATIENCE_S).exp();
+        self.patience_s *= libm::exp(-(sample.seconds + sample.washed_s) / PATIENCE_S);
         if self.patience_s < 0.5 {
             self.patience_s = 0.0;
         }
@@ -51,7 +51,7 @@ impl PairedComparison {
             return self.compare(sample, side, candidate, false);
         }
         self.window = self.window.next();
-        PairedReason::Hold { tps: self.base.level.map_or(0.0, f64::exp) }
+        PairedReason::Hold { tps: self.base.level.map_or(0.0, libm::exp) }
     }
 
     /// Begins to compare the base, in force until now, with a candidate.
@@ -104,13 +104,13 @@ impl PairedComparison {
             _ => step,
         };
         if side == 1 {
-            let wanted = whole((f64::from(base) * step.exp()).round()).max(base + 1);
+            let wanted = whole((f64::from(base) * libm::exp(step)).round()).max(base + 1);
             let barred = self.now_s < self.bar.until_s && wanted > self.bar.above;
             let highest = if barred { self.bar.above } else { self.highest() };
             let candidate = wanted.min(highest);
             (candidate > base).then_some(candidate)
         } else {
-            let wanted = whole((f64::from(base) * (-step).exp()).round());
+            let wanted = whole((f64::from(base) * libm::exp(-step)).round());
             let candidate = wanted.min(base.saturating_sub(1)).max(self.lowest());
             (candidate < base).then_some(candidate)
         }
@@ -125,7 +125,7 @@ impl PairedComparison {
         if self.limit == duel.candidate {
             let off = sample.ln_x - duel.before.ln_x;
             duel.spent_s += sample.seconds + sample.washed_s;
-            duel.lost_s += -off.exp_m1() * (sample.seconds + sample.washed_s);
+            duel.lost_s += -libm::expm1(off) * (sample.seconds + sample.washed_s);
             duel.deepest = duel.deepest.min(off);
             duel.looked = Some(sample);
             self.move_to(self.base.limit);
@@ -149,7 +149,7 @@ impl PairedComparison {
         let factor = f64::from(duel.candidate) / f64::from(self.base.limit);
         let difference = looked.ln_x - f64::midpoint(duel.before.ln_x, sample.ln_x);
         let variance = looked.variance + (duel.before.variance + sample.variance) / 4.0;
-        let price = if duel.is_open { OPEN_PRICE } else { self.settings.price * factor.ln() };
+        let price = if duel.is_open { OPEN_PRICE } else { self.settings.price * libm::log(factor) };
         duel.test.add(difference - price, variance);
         let (mean, error) = (duel.test.mean(), duel.test.error());
         let is_spent = error < 0.015 || duel.spent_s > f64::max(6.0, 4.0 * self.residence_s);
@@ -203,7 +203,7 @@ impl PairedComparison {
 
     pub(super) fn reject(&mut self, duel: &Duel, draw: Draw) -> PairedReason {
         let base = self.base.limit;
-        let distance = (f64::from(duel.candidate) / f64::from(base)).ln().abs();
+        let distance = libm::log(f64::from(duel.candidate) / f64::from(base)).abs();
         let is_lost = duel.test.mean() < -duel.test.error();
         let side = &mut self.sides[duel.side];
         side.probes += 1;

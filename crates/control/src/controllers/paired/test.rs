@@ -57,7 +57,7 @@ impl SequentialTest {
         let spread = 1.0 + EXPECTED * EXPECTED * precision;
         let side = normal_distribution(EXPECTED * weighted / spread.sqrt());
         let square = EXPECTED * EXPECTED * weighted * weighted / (2.0 * spread);
-        square - spread.ln() / 2.0 + (2.0 * side.max(1e-300)).ln() >= -alpha.ln()
+        square - libm::log(spread) / 2.0 + libm::log(2.0 * side.max(1e-300)) >= -libm::log(alpha)
     }
 }
 
@@ -67,7 +67,7 @@ fn normal_distribution(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
     let powers = [0.254_829_592, -0.284_496_736, 1.421_413_741, -1.453_152_027, 1.061_405_429];
     let polynomial = powers.iter().rev().fold(0.0, |sum, power| (sum + power) * t);
-    let tail = polynomial * (-x * x).exp() / 2.0;
+    let tail = polynomial * libm::exp(-x * x) / 2.0;
     if z < 0.0 { tail } else { 1.0 - tail }
 }
 

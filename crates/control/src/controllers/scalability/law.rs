@@ -98,25 +98,26 @@ impl Law {
 
     /// ln X at a level whose logarithm is given.
     pub(super) fn ln_tps(&self, ln_level: f64) -> f64 {
-        ln_level - self.coefficients.dot(&row(ln_level)).ln()
+        ln_level - libm::log(self.coefficients.dot(&row(ln_level)))
     }
 }
 
 /// What a, b and c are multiplied by.
 fn row(ln_level: f64) -> Vector3<f64> {
-    let level = ln_level.exp();
+    let level = libm::exp(ln_level);
     Vector3::new(1.0, level - 1.0, level * (level - 1.0))
 }
 
 fn least_squares(points: &[LawPoint]) -> Option<Law> {
-    let top = points.iter().map(|point| point.ln_level).fold(0.0, f64::max).exp();
-    let best_tps = points.iter().map(|point| point.ln_tps).fold(f64::NEG_INFINITY, f64::max).exp();
+    let top = libm::exp(points.iter().map(|point| point.ln_level).fold(0.0, f64::max));
+    let best_tps =
+        libm::exp(points.iter().map(|point| point.ln_tps).fold(f64::NEG_INFINITY, f64::max));
     // The numbers are fitted in units in which they are of one size.
     let units = Vector3::new(1.0, 1.0 / top, 1.0 / (top * top));
     let least = Vector3::new(0.5 / best_tps, 0.0, 0.0);
     let (mut normal, mut target) = (Matrix3::zeros(), Vector3::zeros());
     for point in points {
-        let relative = row(point.ln_level) * (point.ln_tps - point.ln_level).exp();
+        let relative = row(point.ln_level) * libm::exp(point.ln_tps - point.ln_level);
         let x = relative.component_mul(&units);
         normal += x * x.transpose() * point.weight;
         target += x * ((1.0 - relative.dot(&least)) * point.weight);
@@ -157,8 +158,8 @@ mod tests {
 
     fn points(seen: &[(f64, f64)]) -> Vec<LawPoint> {
         let point = |&(level, tps): &(f64, f64)| LawPoint {
-            ln_level: level.ln(),
-            ln_tps: tps.ln(),
+            ln_level: libm::log(level),
+            ln_tps: libm::log(tps),
             weight: 100.0,
         };
         seen.iter().map(point).collect()
@@ -197,9 +198,9 @@ mod tests {
     #[test]
     fn three_levels_tell_the_law() {
         let law = Law::fit(&points(&[(1.0, 100.0), (10.0, 649.4), (100.0, 630.9)])).expect("three");
-        assert_near(law.ln_tps(31.0_f64.ln()).exp(), 904.0);
-        assert!(law.ln_tps(31.0_f64.ln()) > law.ln_tps(25.0_f64.ln()));
-        assert!(law.ln_tps(31.0_f64.ln()) > law.ln_tps(38.0_f64.ln()));
+        assert_near(libm::exp(law.ln_tps(libm::log(31.0))), 904.0);
+        assert!(law.ln_tps(libm::log(31.0)) > law.ln_tps(libm::log(25.0)));
+        assert!(law.ln_tps(libm::log(31.0)) > law.ln_tps(libm::log(38.0)));
     }
 
     /// A straight rise after one level, contention after two, level where throughput is level: a
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn a_collapse_steeper_than_the_law_is_fitted_as_well_as_can_be() {
         let law = Law::fit(&points(&[(100.0, 1_000.0), (1_000.0, 10.0)])).expect("two");
-        let tps = |level: f64| law.ln_tps(level.ln()).exp();
+        let tps = |level: f64| libm::exp(law.ln_tps(libm::log(level)));
         assert!(tps(100.0) > 3.0 * tps(1_000.0), "{} {}", tps(100.0), tps(1_000.0));
         assert!(tps(1.0) < 2_000.1, "{}", tps(1.0));
     }
@@ -234,7 +235,7 @@ mod tests {
             [1.0, 2.0, 4.0, 8.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0].map(|n| (n, tps(n)));
         seen[6].1 /= 2.0;
         let law = Law::fit(&points(&seen)).expect("ten");
-        let off = (law.ln_tps(32.0_f64.ln()) - tps(32.0).ln()).abs();
+        let off = (law.ln_tps(libm::log(32.0)) - libm::log(tps(32.0))).abs();
         assert!(off < 0.06, "{off}");
     }
 

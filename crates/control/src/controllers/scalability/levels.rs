@@ -87,8 +87,11 @@ pub(super) struct LevelPrediction {
 /// The level at the middle of a cell.
 pub(super) fn level_of(index: usize) -> Mpl {
     let above = index as f64 + 1.0 - SINGLE as f64;
-    let level =
-        if above < 0.0 { index as f64 + 1.0 } else { SINGLE as f64 * (above / PER_OCTAVE).exp2() };
+    let level = if above < 0.0 {
+        index as f64 + 1.0
+    } else {
+        SINGLE as f64 * libm::exp2(above / PER_OCTAVE)
+    };
     Mpl::at_least_one(whole(level.round()))
 }
 
@@ -98,7 +101,7 @@ pub(super) fn index_of(level: f64) -> usize {
     let index = if level < single + 0.5 {
         level - 1.0
     } else {
-        single - 1.0 + PER_OCTAVE * (level / single).log2()
+        single - 1.0 + PER_OCTAVE * libm::log2(level / single)
     };
     usize::try_from(whole(index.round())).map_or(COUNT - 1, |index| index.min(COUNT - 1))
 }
@@ -110,7 +113,7 @@ pub(super) fn misfit(level: f64) -> f64 {
 
 /// The place of a level on the line along which g is forgotten.
 fn place(level: f64) -> f64 {
-    level.ln() - CORNER_LENGTH / level
+    libm::log(level) - CORNER_LENGTH / level
 }
 
 fn middle(index: usize) -> f64 {
@@ -143,7 +146,7 @@ impl LevelGrid {
         cell.weight += weight;
         let share = weight / cell.weight;
         cell.own += (own - cell.own) * share;
-        cell.ln_level += (level.ln() - cell.ln_level) * share;
+        cell.ln_level += (libm::log(level) - cell.ln_level) * share;
         cell.ln_tps += (ln_tps - cell.ln_tps) * share;
     }
 
@@ -161,8 +164,8 @@ impl LevelGrid {
         let point = |cell: &LevelCell| LawPoint {
             ln_level: cell.ln_level,
             ln_tps: cell.ln_tps,
-            weight: (cell.ln_tps - best).exp()
-                / (misfit(cell.ln_level.exp()) + cell.variance(noise)),
+            weight: libm::exp(cell.ln_tps - best)
+                / (misfit(libm::exp(cell.ln_level)) + cell.variance(noise)),
         };
         let points: Vec<LawPoint> = known().map(point).collect();
         let law = Law::fit(&points)?;
@@ -178,7 +181,7 @@ impl LevelGrid {
         let mut keep = [0.0; COUNT];
         for index in 0..COUNT {
             if index > 0 {
-                keep[index] = (place(middle(index - 1)) - place(middle(index))).exp();
+                keep[index] = libm::exp(place(middle(index - 1)) - place(middle(index)));
                 ahead_mean[index] = keep[index] * mean[index - 1];
                 ahead_variance[index] = 1.0 + keep[index].powi(2) * (variance[index - 1] - 1.0);
             }
@@ -205,7 +208,7 @@ impl LevelCell {
         if self.weight <= UNKNOWN {
             return (mean, variance);
         }
-        let size = misfit(self.ln_level.exp());
+        let size = misfit(libm::exp(self.ln_level));
         let seen = (self.ln_tps - law.ln_tps(self.ln_level)) / size.sqrt();
         let gain = variance / (variance + self.variance(noise) / size);
         (mean + gain * (seen - mean), variance * (1.0 - gain))
@@ -217,14 +220,14 @@ impl LevelBelief {
     pub(super) fn at(&self, level: f64) -> LevelPrediction {
         let (index, size) = (index_of(level), misfit(level));
         LevelPrediction {
-            mean: self.law.ln_tps(level.ln()) + self.mean[index] * size.sqrt(),
+            mean: self.law.ln_tps(libm::log(level)) + self.mean[index] * size.sqrt(),
             variance: self.variance[index] * size,
         }
     }
 
     /// ln X at a level as the law alone has it.
     pub(super) fn law_at(&self, level: f64) -> f64 {
-        self.law.ln_tps(level.ln())
+        self.law.ln_tps(libm::log(level))
     }
 }
 
@@ -254,9 +257,9 @@ mod tests {
     fn rise(more: f64) -> LevelGrid {
         let mut levels = LevelGrid::new();
         for level in [1.0_f64, 3.0, 10.0, 32.0] {
-            levels.learn(level, (100.0 * level).ln(), 0.0);
+            levels.learn(level, libm::log(100.0 * level), 0.0);
         }
-        levels.learn(100.0, 1e4_f64.ln() + more, 0.0);
+        levels.learn(100.0, libm::log(1e4) + more, 0.0);
         levels
     }
 
@@ -264,7 +267,7 @@ mod tests {
     fn what_was_seen_is_believed_near_it_and_the_law_far_away() {
         let belief = rise(-0.3).believe(NOISE).expect("five levels");
         let off = |level: f64| belief.at(level).mean - belief.law_at(level);
-        assert!((belief.at(100.0).mean - (1e4_f64.ln() - 0.3)).abs() < 0.02);
+        assert!((belief.at(100.0).mean - (libm::log(1e4) - 0.3)).abs() < 0.02);
         assert!(off(100.0) < off(128.0) && off(128.0) < off(256.0) && off(256.0) < 0.0);
         assert!(off(1e6).abs() < 1e-3, "{}", off(1e6));
         let sd = |level: f64| belief.at(level).variance.sqrt();
@@ -276,7 +279,7 @@ mod tests {
     fn a_difference_is_believed_as_far_as_it_is_known() {
         let mut levels = LevelGrid::new();
         levels.learn(91.0, 7.0, 0.0);
-        let point = LawPoint { ln_level: 91.0_f64.ln(), ln_tps: 6.9, weight: 1.0 };
+        let point = LawPoint { ln_level: libm::log(91.0), ln_tps: 6.9, weight: 1.0 };
         let law = Law::fit(&[point]).expect("a level");
         let (mean, _) = levels.smooth(&law, 0.0025);
         let share = |level: f64| mean[index_of(level)] * misfit(91.0).sqrt() / 0.1;

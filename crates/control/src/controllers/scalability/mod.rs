@@ -297,7 +297,7 @@ impl Scalability {
         }
         let (target, look) = search.target();
         if let Some(look) = look {
-            let share = (look.believed.mean - target.believed.mean).exp();
+            let share = libm::exp(look.believed.mean - target.believed.mean);
             let deviation = look.believed.variance.sqrt();
             return Some((look.limit, ScalabilityReason::Look { share, deviation }));
         }
@@ -308,7 +308,7 @@ impl Scalability {
             return Some((limit, ScalabilityReason::Patrol));
         }
         self.rested = rested + 1;
-        let tps = target.believed.mean.exp();
+        let tps = libm::exp(target.believed.mean);
         Some((target.limit, ScalabilityReason::Target { tps }))
     }
 
@@ -394,8 +394,8 @@ impl LevelReading {
         let completions = (observation.completions as f64).max(NEARLY_ONE);
         let is_held = (running / limit - 1.0).abs() <= OFF_SHARE;
         let level = if is_held { limit } else { running.clamp(1.0, f64::from(u32::MAX)) };
-        let mixed = if is_held { 0.0 } else { MIXED * (running / limit).ln().powi(2) };
-        let (ln_tps, own) = ((completions / seconds).ln(), 1.0 / completions + mixed);
+        let mixed = if is_held { 0.0 } else { MIXED * libm::log(running / limit).powi(2) };
+        let (ln_tps, own) = (libm::log(completions / seconds), 1.0 / completions + mixed);
         Some(LevelReading { level, is_held, ln_tps, own })
     }
 }

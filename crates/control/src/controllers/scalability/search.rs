@@ -140,7 +140,7 @@ impl LimitSearch<'_> {
         let LevelPrediction { mean, variance } = each.believed;
         let learnt = variance / (variance + self.noise).sqrt();
         let gain = learnt * mean_above_zero((mean - peak - MARGIN) / learnt);
-        let way = (level(each.limit) / level(target.limit)).ln().abs();
+        let way = libm::log(level(each.limit) / level(target.limit)).abs();
         self.settings.horizon * gain - (target.believed.mean - mean).max(0.0) - TOLL * way
     }
 
@@ -162,7 +162,7 @@ impl LimitSearch<'_> {
 /// logistic curve that is nearest to Φ. Its heavier tail suits a belief that is only roughly right.
 fn mean_above_zero(z: f64) -> f64 {
     const LOGISTIC: f64 = 1.702;
-    (LOGISTIC * z).exp().ln_1p() / LOGISTIC
+    libm::log1p(libm::exp(LOGISTIC * z)) / LOGISTIC
 }
 
 #[cfg(test)]
@@ -186,7 +186,7 @@ mod tests {
         fn of(seen: &[(f64, f64)]) -> KnownLevels {
             let mut levels = LevelGrid::new();
             for &(level, tps) in seen {
-                (0..4).for_each(|_| levels.learn(level, tps.ln(), 0.0));
+                (0..4).for_each(|_| levels.learn(level, libm::log(tps), 0.0));
             }
             let seen = levels.seen(1e-4, 0.01).expect("some levels");
             KnownLevels { belief: levels.believe(1e-4).expect("some levels"), seen }

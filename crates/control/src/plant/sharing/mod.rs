@@ -326,25 +326,26 @@ impl SharingPlant {
         }
         let mut factor = if self.halved { self.speed / 2.0 } else { self.speed };
         if phase.wander > 0.0 {
-            let kept = (-step_s / phase.wander_s).exp();
+            let kept = libm::exp(-step_s / phase.wander_s);
             let fresh = (1.0 - kept * kept).sqrt() * self.random.next_normal();
             self.wandered = kept * self.wandered + fresh;
-            factor *= (phase.wander * self.wandered - phase.wander * phase.wander / 2.0).exp();
+            factor *= libm::exp(phase.wander * self.wandered - phase.wander * phase.wander / 2.0);
         }
         let inside = self.active.len().max(1) as f64;
         if let Some(overload) = phase.overload {
             let target = f64::from(u8::from(inside > f64::from(overload.above)));
             let rising = target > self.overloaded;
             let time_s = if rising { overload.builds_s } else { overload.recovers_s };
-            self.overloaded += (target - self.overloaded) * (1.0 - (-step_s / time_s).exp());
+            self.overloaded += (target - self.overloaded) * (1.0 - libm::exp(-step_s / time_s));
             factor *= 1.0 - overload.loss * self.overloaded;
         }
         let mut highest = f64::INFINITY;
         if phase.inertia_s > 0.0 {
             let before = self.accustomed.unwrap_or(0.0);
-            let now = before + (inside.ln() - before) * (1.0 - (-step_s / phase.inertia_s).exp());
+            let now = before
+                + (libm::log(inside) - before) * (1.0 - libm::exp(-step_s / phase.inertia_s));
             self.accustomed = Some(now);
-            highest = phase.points.tps(now.exp());
+            highest = phase.points.tps(libm::exp(now));
         }
         if phase.delay_s > 0.0 {
             self.history.push_back(inside);
@@ -464,11 +465,11 @@ impl SharingPlant {
         for _ in 0..STEPS {
             self.step(TICK_S / f64::from(STEPS));
         }
-        self.second.0 += f64::from(self.limit).ln();
+        self.second.0 += libm::log(f64::from(self.limit));
         self.second.1 += 1;
         if self.second.1 == 10 {
             let (logs, ticks, completions) = std::mem::take(&mut self.second);
-            self.seconds.push(Second { limit: (logs / f64::from(ticks)).exp(), completions });
+            self.seconds.push(Second { limit: libm::exp(logs / f64::from(ticks)), completions });
         }
     }
 

@@ -162,7 +162,7 @@ impl SharingPhase {
     pub fn of_curve(phase: &CurvePhase) -> SharingPhase {
         let ticks = (phase.interval_s / TICK_S).max(1.0);
         let kept = phase.inertia;
-        let inertia_s = if kept > 0.0 { -phase.interval_s / kept.ln() } else { 0.0 };
+        let inertia_s = if kept > 0.0 { -phase.interval_s / libm::log(kept) } else { 0.0 };
         let class = |class: &CurveClass| SharingClass {
             share: class.share,
             demand: class.demand,

@@ -28,8 +28,8 @@ pub(super) fn work(random: &mut SplitMix64, spread: f64) -> f64 {
 
 /// A draw with mean 1 and this coefficient of variation.
 fn lognormal(random: &mut SplitMix64, variation: f64) -> f64 {
-    let variance = (1.0 + variation * variation).ln();
-    (variance.sqrt() * random.next_normal() - variance / 2.0).exp()
+    let variance = libm::log(1.0 + variation * variation);
+    libm::exp(variance.sqrt() * random.next_normal() - variance / 2.0)
 }
 
 /// A plant drawn from `seed`: one to three phases, each with a curve, a load and troubles of its
@@ -179,13 +179,13 @@ fn draw_shape(random: &mut SplitMix64) -> RandomShape {
 
 /// On logarithmic axes a parabola up to the top and beyond, then a straight line.
 fn hill(random: &mut SplitMix64) -> RandomShape {
-    let top = random.next_log_between(1.5, 400.0).ln();
+    let top = libm::log(random.next_log_between(1.5, 400.0));
     let (rise, fall) = (random.next_between(0.4, 1.0), random.next_between(0.1, 0.9));
     Box::new(move |level| {
-        let (before, beyond) = (level.ln().min(top), (level.ln() - top).max(0.0));
+        let (before, beyond) = (libm::log(level).min(top), (libm::log(level) - top).max(0.0));
         let up = rise * before * (2.0 - before / top) / 2.0;
         let down = if beyond < 2.0 { beyond * beyond / 4.0 } else { beyond - 1.0 };
-        (up - fall * down).exp()
+        libm::exp(up - fall * down)
     })
 }
 
@@ -194,19 +194,23 @@ fn cliff(random: &mut SplitMix64) -> RandomShape {
     let edge = random.next_log_between(2.0, 300.0);
     let power = random.next_between(0.3, 1.0);
     let left = random.next_between(0.2, 0.8);
-    Box::new(move |level| if level <= edge { level.powf(power) } else { edge.powf(power) * left })
+    Box::new(
+        move |level| {
+            if level <= edge { libm::pow(level, power) } else { libm::pow(edge, power) * left }
+        },
+    )
 }
 
 /// A low hill and, four to twenty times as far out, another that is higher or lower.
 fn two_peaks(random: &mut SplitMix64) -> RandomShape {
-    let first = random.next_log_between(2.0, 20.0).ln();
-    let second = first + random.next_log_between(4.0, 20.0).ln();
+    let first = libm::log(random.next_log_between(2.0, 20.0));
+    let second = first + libm::log(random.next_log_between(4.0, 20.0));
     let height = random.next_between(0.75, 1.35);
     let rise = random.next_between(0.4, 1.0);
     Box::new(move |level| {
-        let x = level.ln();
-        let low = (rise * (x.min(first) - first) - 0.5 * (x - first).max(0.0)).exp();
-        let bump = height * (-((x - second) / 0.6).powi(2) / 2.0).exp();
+        let x = libm::log(level);
+        let low = libm::exp(rise * (x.min(first) - first) - 0.5 * (x - first).max(0.0));
+        let bump = height * libm::exp(-((x - second) / 0.6).powi(2) / 2.0);
         low.max(bump).max(0.05)
     })
 }

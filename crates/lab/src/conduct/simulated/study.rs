@@ -53,7 +53,7 @@ impl Collapse {
     }
 
     fn worked(spec: &ThrashSpec, processors: u32, epsilon: f64, delta: f64) -> Self {
-        let doubled = f64::from(processors.max(1)).log2();
+        let doubled = libm::log2(f64::from(processors.max(1)));
         let key = f64::from(u8::from(spec.primary_key));
         let (base, more, at) = if spec.updates == 0 {
             let more = 0.15 * doubled + 0.4 * key + 0.5 * epsilon;
@@ -63,13 +63,13 @@ impl Collapse {
             (200.0, more, 700.0 - 120.0 * doubled + 60.0 * more)
         };
         let at = (at + 250.0 * delta).max(COLLAPSE_MIN);
-        Collapse { lambda: base * f64::exp(more), at }
+        Collapse { lambda: base * libm::exp(more), at }
     }
 
     /// Transactions per second at an MPL.
     pub(super) fn throughput(self, mpl: u32) -> f64 {
         let n = f64::from(mpl);
-        let lost = LOSS / (1.0 + ((self.at - n) / WIDTH).exp());
+        let lost = LOSS / (1.0 + libm::exp((self.at - n) / WIDTH));
         self.lambda * n / (n + HALF) * (1.0 - lost)
     }
 }
@@ -97,11 +97,11 @@ mod tests {
     fn factors_move_the_collapse_as_the_head_says() {
         // Updates, primary key, processors, ε, δ; λ and the MPL of the collapse.
         for (updates, key, processors, epsilon, delta, lambda, at) in [
-            (0, true, 2, 0.0, 0.0, 400.0 * f64::exp(0.55), 1_036.0),
+            (0, true, 2, 0.0, 0.0, 400.0 * libm::exp(0.55), 1_036.0),
             (0, false, 1, 0.0, -1.0, 400.0, 450.0),
-            (0, false, 1, 1.0, -1.0, 400.0 * f64::exp(0.5), 510.0),
-            (1, true, 8, 0.0, 0.0, 200.0 * f64::exp(0.45), 367.0),
-            (1, false, 8, 0.0, -1.0, 200.0 * f64::exp(0.45), 130.0),
+            (0, false, 1, 1.0, -1.0, 400.0 * libm::exp(0.5), 510.0),
+            (1, true, 8, 0.0, 0.0, 200.0 * libm::exp(0.45), 367.0),
+            (1, false, 8, 0.0, -1.0, 200.0 * libm::exp(0.45), 130.0),
         ] {
             let found = Collapse::worked(&spec(updates, key), processors, epsilon, delta);
             assert!((found.lambda / lambda - 1.0).abs() < 1e-9, "{found:?}");

@@ -118,7 +118,7 @@ fn where_throughput_does_not_fall_no_limit_is_needed() {
 
 #[test]
 fn a_hill_that_was_seen_on_both_sides_has_its_top() {
-    let tps = |level: u32| 1_000.0 - 300.0 * (f64::from(level) / 20.0).ln().powi(2);
+    let tps = |level: u32| 1_000.0 - 300.0 * libm::log(f64::from(level) / 20.0).powi(2);
     let populations = [5, 8, 13, 20, 32, 50, 80].map(|level| (level, tps(level)));
     let best = shown(&up_and_down(&populations), 10).best();
     let BelievedBest::Limit { limit } = best else { panic!("{best}") };
@@ -136,7 +136,7 @@ fn throughput_that_depends_on_the_hour_tells_nothing_of_the_population() {
     let known = in_turns(|hour| if hour % 2 == 0 { 1_000.0 } else { 800.0 });
     let Gain::Known { low, high, .. } = known else { panic!("{known}") };
     assert!(0.18 < low && low < 0.25 && 0.25 < high && high < 0.32, "{known}");
-    let unknown = in_turns(|hour| 1_000.0 * (0.5 * f64::from(hour * hour % 7)).exp());
+    let unknown = in_turns(|hour| 1_000.0 * libm::exp(0.5 * f64::from(hour * hour % 7)));
     if let Gain::Known { low, high, .. } = unknown {
         assert!(low < 0.0 && high > 0.0 && high - low > 0.3, "{unknown}");
     }

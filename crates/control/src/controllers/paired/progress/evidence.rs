@@ -144,9 +144,9 @@ impl Evidence {
                     continue;
                 }
                 let ln_rates: Vec<f64> = (levels.iter().zip(&distances))
-                    .map(|(level, &distance)| shape.ln_share_at(distance) - level.ln())
+                    .map(|(level, &distance)| shape.ln_share_at(distance) - libm::log(*level))
                     .collect();
-                let rates: Vec<f64> = ln_rates.iter().map(|rate| rate.exp()).collect();
+                let rates: Vec<f64> = ln_rates.iter().map(|rate| libm::exp(*rate)).collect();
                 let terms = self.kinds.iter().zip(&sides).enumerate();
                 let terms = terms.map(|(number, (kind, &[is_below, is_above]))| {
                     let equal = twin(index, is_below, is_above);
@@ -177,8 +177,8 @@ impl Evidence {
         let (mut fits, number) = (ShapeFits::default(), self.number);
         if number > 0.0 {
             for ((fit, k), sum) in fits.iter_mut().zip(REGULARITIES).zip(powers) {
-                let scale = number * (sum / number).ln();
-                *fit = number * k.ln() + (k - 1.0) * ln_work + ln_rate - scale;
+                let scale = number * libm::log(sum / number);
+                *fit = number * libm::log(k) + (k - 1.0) * ln_work + ln_rate - scale;
                 *fit /= OVERDISPERSION;
             }
         }
@@ -213,7 +213,7 @@ impl CohortKind {
             *power -= before;
         }
         let ln_rate = ln_rates.get(self.last).copied().unwrap_or(0.0);
-        let ln_work = if self.has_ended { all.ln() } else { 0.0 };
+        let ln_work = if self.has_ended { libm::log(all) } else { 0.0 };
         KindTerms { powers, ln_work, ln_rate }
     }
 }
@@ -233,11 +233,11 @@ mod tests {
     fn plain_fit(progress: &TransactionProgress, shape: CurveShape, highest: f64) -> ShapeFits {
         let ln_rate_at = |bin: u16| {
             let level = level(bin).min(highest);
-            shape.ln_share(level) - level.ln()
+            shape.ln_share(level) - libm::log(level)
         };
         let work = |cohort: &Cohort| {
             cohort.spent.iter().fold((0.0, 0.0), |(before, all), spent| {
-                let work = spent.seconds * ln_rate_at(spent.bin).exp();
+                let work = spent.seconds * libm::exp(ln_rate_at(spent.bin));
                 (if spent.epoch == 0 { before + work } else { before }, all + work)
             })
         };
@@ -252,7 +252,7 @@ mod tests {
             let work = work(cohort);
             add(cohort.count, work);
             number += cohort.count;
-            ln_work += cohort.count * work.1.ln();
+            ln_work += cohort.count * libm::log(work.1);
             ln_rate += cohort.count * ln_rate_at(cohort.last.1);
         }
         for cohort in &progress.inside {
@@ -260,8 +260,8 @@ mod tests {
         }
         let mut fits = ShapeFits::default();
         for ((fit, k), sum) in fits.iter_mut().zip(REGULARITIES).zip(powers) {
-            let scale = number * (sum / number).ln();
-            *fit = number * k.ln() + (k - 1.0) * ln_work + ln_rate - scale;
+            let scale = number * libm::log(sum / number);
+            *fit = number * libm::log(k) + (k - 1.0) * ln_work + ln_rate - scale;
             *fit /= OVERDISPERSION;
         }
         fits
