@@ -14,7 +14,10 @@ use tidegate_control::Mpl;
 use crate::experiment::treatment::{Admission, ArrivalSpec};
 use crate::grid::Grid;
 use crate::store::{Curve, ExperimentRow, Point};
-use crate::tap::{Check, TapReport, ThrashingPoint};
+use crate::tap::posterior::{DRAWS, MODEL, SEED};
+use crate::tap::{
+    Check, OutcomeProbability, Posterior, RetainedBatchset, TapReport, ThrashingPoint,
+};
 pub use figure::FigureError;
 
 /// One straggler to so many transactions that ended is told: 5 %.
@@ -27,6 +30,9 @@ const TOO_LOW: f64 = 1.1;
 const ERRORS: i64 = 100;
 
 const BAR: f64 = 40.0;
+
+/// The share of the posterior that the outcomes told of have together.
+const CREDIBLE: f64 = 0.9;
 
 /// What went wrong in an experiment, a line for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -175,8 +181,18 @@ pub fn thrashing_point(curve: &Curve, report: Option<&TapReport>) -> Option<u32>
     if !is_held(curve) {
         return None;
     }
-    let retained = report?.retained.iter().find(|set| is_of(curve, set.key))?;
-    retained.thrashing_point.mpl().map(Mpl::get)
+    retained(curve, report?)?.thrashing_point.mpl().map(Mpl::get)
+}
+
+fn retained<'r>(curve: &Curve, report: &'r TapReport) -> Option<&'r RetainedBatchset> {
+    report.retained.iter().find(|set| is_of(curve, set.key))
+}
+
+/// The posterior of a curve's thrashing point, where its levels were held and the analysis retained
+/// it.
+fn posterior(curve: &Curve, report: Option<&TapReport>) -> Option<Posterior> {
+    let report = report.filter(|_| is_held(curve))?;
+    retained(curve, report).map(RetainedBatchset::posterior)
 }
 
 fn is_of(curve: &Curve, key: crate::tap::BatchsetKey) -> bool {
@@ -190,10 +206,42 @@ fn is_held(curve: &Curve) -> bool {
 
 fn verdict(curve: &Curve, report: Option<&TapReport>) -> String {
     let Some(report) = report.filter(|_| is_held(curve)) else { return String::new() };
-    let Some(retained) = report.retained.iter().find(|set| is_of(curve, set.key)) else {
+    let Some(retained) = retained(curve, report) else {
         return "the analysis protocol dropped this curve; see `tidegate lab tap`".to_owned();
     };
-    verdict_of(retained.thrashing_point)
+    let point = verdict_of(retained.thrashing_point);
+    format!("{point}\n{}", certainty(&retained.posterior()))
+}
+
+/// How probable the outcomes are, and what that depends on.
+fn certainty(posterior: &Posterior) -> String {
+    let best = posterior.most_probable();
+    let set: Vec<String> =
+        posterior.credible_set(CREDIBLE).iter().map(|one| outcome(one.point)).collect();
+    let measured = if posterior.is_noise_measured {
+        ""
+    } else {
+        ", which one execution a level does not measure: it is by the prior and the roughness of \
+         the curve"
+    };
+    format!(
+        "posterior: no thrashing {}; most probable {} ({}); {} credible set: {}; noise between \
+         executions {}{measured} ({DRAWS} draws, seed {SEED})",
+        percent(posterior.none()),
+        outcome(best.point),
+        percent(best.probability),
+        percent(CREDIBLE),
+        set.join(", "),
+        percent(posterior.noise),
+    )
+}
+
+fn outcome(point: ThrashingPoint) -> String {
+    point.mpl().map_or_else(|| "none".to_owned(), |mpl| mpl.to_string())
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
 }
 
 fn verdict_of(point: ThrashingPoint) -> String {
@@ -210,8 +258,8 @@ fn verdict_of(point: ThrashingPoint) -> String {
     }
 }
 
-/// The same for programs: `thrashing_point` is null where there is none, and `retained` is false
-/// where the analysis protocol dropped the curve, null where it did not judge it. Why it could not
+/// The same for programs: `thrashing_point` is null where there is none, also in the `outcomes` of
+/// `posterior`, which is null where there is no verdict; and `retained` is false where the analysis protocol dropped the curve, null where it did not judge it. Why it could not
 /// is in `not_analysed`.
 pub fn json(
     row: &ExperimentRow,
@@ -240,6 +288,7 @@ pub fn json(
             "workload": curve.batchset.spec,
             "retained": is_retained,
             "thrashing_point": thrashing_point(curve, report),
+            "posterior": posterior(curve, report).as_ref().map(posterior_json),
             "points": points.collect::<Vec<Value>>(),
         })
     };
@@ -257,6 +306,27 @@ pub fn json(
         "violations": troubles.violations,
         "unchecked": troubles.unchecked,
         "failures": troubles.failures,
+    })
+}
+
+fn posterior_json(posterior: &Posterior) -> Value {
+    let outcome = |one: &OutcomeProbability| {
+        json!({ "thrashing_point": one.point.mpl().map(Mpl::get), "prior": one.prior,
+                "probability": one.probability })
+    };
+    let points = |outcomes: &[OutcomeProbability]| -> Vec<Option<u32>> {
+        outcomes.iter().map(|one| one.point.mpl().map(Mpl::get)).collect()
+    };
+    json!({
+        "model": MODEL,
+        "draws": DRAWS,
+        "seed": SEED,
+        "none": posterior.none(),
+        "most_probable": posterior.most_probable().point.mpl().map(Mpl::get),
+        "credible_set_90": points(&posterior.credible_set(CREDIBLE)),
+        "noise": posterior.noise,
+        "is_noise_measured": posterior.is_noise_measured,
+        "outcomes": posterior.outcomes.iter().map(outcome).collect::<Vec<Value>>(),
     })
 }
 
@@ -304,7 +374,7 @@ mod tests {
     use crate::experiment::treatment::Treatment;
     use crate::experiment::workload::WorkloadSpec;
     use crate::store::{BatchsetRow, RunRow};
-    use crate::tap::{DataSet, Rule, analyse};
+    use crate::tap::{DataSet, LevelSample, Rule, analyse};
 
     fn curve(tps: &[(u32, f64)]) -> Curve {
         let run = RunRow {
@@ -377,6 +447,31 @@ mod tests {
         let control = "hill-climbing".parse().expect("an algorithm");
         curve.batchset.treatment.admission = Admission::Control { clients: 10, control };
         assert!(head(&curve).is_some_and(|line| line.starts_with("first limit  ")));
+    }
+
+    #[test]
+    fn how_certain_a_point_is_is_told() {
+        let level = |(mpl, tps): (u32, f64), repetitions| LevelSample {
+            mpl: Mpl::at_least_one(mpl),
+            tps: vec![tps; repetitions],
+            variance_within: 0.0,
+        };
+        let said = |points: [(u32, f64); 3], repetitions| {
+            let levels = points.map(|point| level(point, repetitions));
+            certainty(&Posterior::new(Rule::Equation1, &levels).expect("levels"))
+        };
+        let sure = said([(100, 90.0), (200, 100.0), (300, 50.0)], 5);
+        assert!(
+            sure.starts_with(
+                "posterior: no thrashing 0 %; most probable 200 (100 %); 90 % credible set: 200; \
+                 noise between executions "
+            ),
+            "{sure}"
+        );
+        assert!(sure.ends_with(" % (4000 draws, seed 20)"), "{sure}");
+        let unsure = said([(100, 90.0), (200, 100.0), (300, 83.0)], 1);
+        assert!(unsure.contains("90 % credible set: 200, none;"), "{unsure}");
+        assert!(unsure.contains("which one execution a level does not measure"), "{unsure}");
     }
 
     fn row() -> ExperimentRow {

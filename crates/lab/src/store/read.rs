@@ -11,6 +11,7 @@ use super::{NOT_CHECKED, Store, StoreError};
 use crate::experiment::treatment::{Admission, ArrivalSpec, Treatment};
 use crate::experiment::workload::WorkloadSpec;
 use crate::experiment::{Execution, SubjectKind};
+use crate::tap::posterior::variance_of_mean;
 use crate::tap::{
     BatchExecution, BatchsetInstance, BatchsetKey, DataSet, ExecutionKey, Factors, RunDesign,
     RunId, TapRun,
@@ -364,6 +365,7 @@ impl Store {
 
     fn add_executions(&mut self, experiment: i64, data: &mut DataSet) -> Result<(), StoreError> {
         let others = self.other_dbms(experiment)?;
+        let variances = self.variances_of_means(experiment)?;
         let executions = self.read(
             "SELECT r.number, b.number, x.mpl, x.repetition, m.attempt, k.host, r.subject, \
              a.began_us, m.ended_us, m.connect_s, m.seconds, m.clients, m.transactions, \
@@ -391,6 +393,7 @@ impl Store {
                     transactions: row.next()?,
                     errors: row.next()?,
                     atpt_s: Some(row.next::<f64>()? / 1e3),
+                    variance_of_mean: variances.get(&attempt).copied(),
                     num_procs: row.next()?,
                     other_executors: row.next()?,
                     other_dbms: others.get(&attempt).cloned().unwrap_or_default(),
@@ -401,6 +404,28 @@ impl Store {
         )?;
         data.executions.extend(executions);
         Ok(())
+    }
+
+    /// What the intervals of each attempt say of the variance of its mean throughput, by attempt.
+    fn variances_of_means(&mut self, experiment: i64) -> Result<BTreeMap<i64, f64>, StoreError> {
+        let mut variances = BTreeMap::new();
+        // The intervals of one run are in memory at a time.
+        for run in self.runs(experiment)? {
+            let rows: Vec<(i64, f64, u64)> = self.rows(
+                "SELECT m.attempt, i.until_s, i.transactions \
+                 FROM batchset b, execution x, measurement m, interval_seen i \
+                 WHERE b.run = ? AND x.batchset = b.id AND m.execution = x.id \
+                 AND i.attempt = m.attempt ORDER BY m.attempt, i.number",
+                &[run.id.into()],
+            )?;
+            for of_attempt in rows.chunk_by(|(one, ..), (other, ..)| one == other) {
+                let intervals: Vec<(f64, u64)> =
+                    of_attempt.iter().map(|&(_, until_s, count)| (until_s, count)).collect();
+                let attempt = of_attempt[0].0;
+                variances.extend(variance_of_mean(&intervals).map(|found| (attempt, found)));
+            }
+        }
+        Ok(variances)
     }
 
     fn other_dbms(&mut self, experiment: i64) -> Result<BTreeMap<i64, Vec<String>>, StoreError> {

@@ -46,7 +46,8 @@
 //!   were planned between the two: there may have been several small falls, or a peak.
 //!
 //! # Limits
-//! There is no test of significance: two batches of noisy executions can differ by 17 % by luck. A
+//! There is no test of significance: two batches of noisy executions can differ by 17 % by luck. How
+//! probable each outcome is given the spread of the executions is said by [`super::posterior`]. A
 //! slow decline over many MPLs, each step below the threshold, is never thrashing.
 
 use std::collections::BTreeMap;
@@ -124,11 +125,15 @@ pub struct Transient {
     pub recovery: Level,
 }
 
+/// A sharp fall, by places in the order of the MPLs: from `from` to the next.
 #[derive(Clone, Copy, Debug)]
 struct Fall {
-    from: Level,
-    to: Level,
-    recovery: Option<Level>,
+    from: usize,
+    recovery: Option<usize>,
+}
+
+fn tps_of(levels: &[Level]) -> Vec<f64> {
+    levels.iter().map(|level| level.tps).collect()
 }
 
 impl ThroughputCurve {
@@ -161,13 +166,28 @@ impl Rule {
         }
     }
 
+    /// Returns how many times its successor's throughput a batch has where a fall is just sharp.
+    pub const fn threshold(self) -> f64 {
+        match self {
+            Rule::Equation1 => 1.2,
+            Rule::Drop20 => 1.25,
+        }
+    }
+
+    /// Returns the place of the first throughput at which a sharp fall lasts, of throughputs in the
+    /// order of their MPLs.
+    pub fn lasting_fall(self, tps: &[f64]) -> Option<usize> {
+        let mut falls = self.falls(tps);
+        falls.find(|fall| fall.recovery.is_none()).map(|fall| fall.from)
+    }
+
     /// The thrashing point of a curve.
     pub fn thrashing_point(self, curve: &ThroughputCurve) -> ThrashingPoint {
-        let lasting = self.falls(curve).into_iter().find(|fall| fall.recovery.is_none());
-        let Some((mpl, next)) = lasting.map(|fall| (fall.from.mpl, fall.to.mpl)) else {
+        let levels = curve.measured();
+        let Some(from) = self.lasting_fall(&tps_of(&levels)) else {
             return ThrashingPoint::Infinite { highest: curve.highest };
         };
-        let is_lowest = curve.measured().first().is_some_and(|first| first.mpl == mpl);
+        let (mpl, next, is_lowest) = (levels[from].mpl, levels[from + 1].mpl, from == 0);
         match (curve.has_between(mpl, next), is_lowest) {
             (true, _) => ThrashingPoint::Between { low: (!is_lowest).then_some(mpl), high: next },
             (false, true) => ThrashingPoint::AtLowest { mpl, next },
@@ -177,28 +197,22 @@ impl Rule {
 
     /// The first sharp fall of a curve, when it did not last.
     pub fn transient(self, curve: &ThroughputCurve) -> Option<Transient> {
-        let first = self.falls(curve).into_iter().next()?;
-        let recovery = first.recovery?;
-        Some(Transient { from: first.from, to: first.to, recovery })
+        let levels = curve.measured();
+        let Fall { from, recovery } = self.falls(&tps_of(&levels)).next()?;
+        Some(Transient { from: levels[from], to: levels[from + 1], recovery: levels[recovery?] })
     }
 
-    fn falls(self, curve: &ThroughputCurve) -> Vec<Fall> {
-        let levels = curve.measured();
-        let mut falls = Vec::new();
-        for (index, pair) in levels.windows(2).enumerate() {
-            let &[from, to] = pair else { continue };
-            if self.is_sharp(from.tps, to.tps) {
-                let mut later = levels.iter().skip(index + 2);
-                let recovery = later.find(|level| level.tps >= from.tps).copied();
-                falls.push(Fall { from, to, recovery });
-            }
-        }
-        falls
+    fn falls(self, tps: &[f64]) -> impl Iterator<Item = Fall> {
+        let sharp = (1..tps.len()).filter(move |&to| self.is_sharp(tps[to - 1], tps[to]));
+        sharp.map(|to| Fall {
+            from: to - 1,
+            recovery: (to + 1..tps.len()).find(|&later| tps[later] >= tps[to - 1]),
+        })
     }
 
     fn is_sharp(self, from_tps: f64, to_tps: f64) -> bool {
         match self {
-            Rule::Equation1 => from_tps > 1.2 * to_tps,
+            Rule::Equation1 => from_tps > self.threshold() * to_tps,
             Rule::Drop20 => from_tps > 0.0 && to_tps <= 0.8 * from_tps,
         }
     }

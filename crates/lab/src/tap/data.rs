@@ -132,6 +132,11 @@ pub struct BatchExecution {
     pub errors: u64,
     /// Mean time of these transactions, ATPT, in seconds; `None` when there were none.
     pub atpt_s: Option<f64>,
+    /// The variance of its mean throughput over the square of the mean, from its intervals
+    /// ([`super::posterior::variance_of_mean`]); `None` where they do not tell. The protocol
+    /// decides nothing by it.
+    #[serde(default)]
+    pub variance_of_mean: Option<f64>,
     /// Logical processors that the subject was seen to have.
     pub num_procs: u32,
     /// Other executors, programs that run experiments, seen on the machine.

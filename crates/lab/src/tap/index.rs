@@ -10,6 +10,7 @@ use super::data::{
     BatchExecution, BatchsetInstance, BatchsetKey, DataError, DataSet, ExecutionKey, RunDesign,
     RunId, TapRun,
 };
+use super::posterior::LevelSample;
 
 /// How much there is at each level of the hierarchy (Fig. 5). A batch or batchset instance counts
 /// when it has an execution, as the study counts its "BSIs calculated based on the BEs retained".
@@ -116,6 +117,20 @@ impl<'a> BatchsetRows<'a> {
     pub(super) fn curve(&self) -> Option<ThroughputCurve> {
         let point = |&mpl: &Mpl| (mpl, self.batches.get(&mpl).map(mean_tps));
         ThroughputCurve::new(self.run.plan.mpls.iter().map(point))
+    }
+
+    /// What its executions say of each batch's throughput.
+    pub(super) fn levels(&self) -> Vec<LevelSample> {
+        let level = |(&mpl, batch): (&Mpl, &BatchRows<'_>)| {
+            let within: Vec<f64> =
+                batch.values().filter_map(|execution| execution.variance_of_mean).collect();
+            LevelSample {
+                mpl,
+                tps: batch.values().map(|execution| execution.tps()).collect(),
+                variance_within: within.iter().sum::<f64>() / within.len().max(1) as f64,
+            }
+        };
+        self.batches.iter().map(level).collect()
     }
 
     /// The mean time of all transactions of all executions, in seconds; `None` without any.

@@ -53,8 +53,8 @@
 //!   up. Where a database refuses most of its work, throughput is that of the rest.
 //! * Curves of one BSI are means over as few as one BE, when Step 2 dropped the others; the number
 //!   is beside each point.
-//! * Every BSI has one TP or none; how sure it is would need the spread of the BEs, which the
-//!   protocol does not use.
+//! * Every BSI has one TP or none. How sure it is needs the spread of the BEs, which the protocol
+//!   does not use: [`Posterior`] does, beside the protocol, and changes nothing in it.
 
 mod account;
 mod atpt;
@@ -66,6 +66,7 @@ mod execution;
 mod experiment;
 mod host;
 mod index;
+pub mod posterior;
 mod steady;
 mod steps;
 mod tables;
@@ -86,6 +87,7 @@ pub use execution::{TOLERANCE_MIN_S, TOLERANCE_SHARE};
 pub use experiment::OVERLAP_S;
 pub use host::{Confounded, Group};
 pub use index::Counts;
+pub use posterior::{LevelSample, OutcomeProbability, Posterior};
 pub use steady::MEASURED_SHARE;
 pub use steps::{
     CheckCount, Choices, CurvePoint, DroppedBatchset, GroupCount, RetainedBatchset, Step,

@@ -13,6 +13,7 @@ use super::curve::{Rule, ThrashingPoint};
 use super::data::{BatchsetKey, DataError, DataSet, ExecutionKey, Factors};
 use super::host::{self, Confounded};
 use super::index::{BatchsetRows, Counts, RowIndex, mean_tps};
+use super::posterior::{LevelSample, Posterior};
 use super::{PROTOCOL, PROTOCOL_UNSTEADY};
 
 /// What the protocol found, dropped and kept.
@@ -110,6 +111,8 @@ pub struct RetainedBatchset {
     pub num_procs: u32,
     pub factors: Factors,
     pub curve: Vec<CurvePoint>,
+    /// What the executions retained say of each level: what the posterior of the point is made of.
+    pub levels: Vec<LevelSample>,
     /// Mean time of all transactions of the executions retained, in seconds.
     pub atpt_s: Option<f64>,
     pub thrashing_point: ThrashingPoint,
@@ -156,6 +159,14 @@ impl TapReport {
     /// Whether the experiment was carried out as planned: no violation of checks 1 to 5 and 11.
     pub fn is_sound(&self) -> bool {
         !self.violations.iter().any(|violation| violation.check.class() == Class::Experiment)
+    }
+}
+
+impl RetainedBatchset {
+    /// Returns how probable each thrashing point is by the same rule, and none.
+    pub fn posterior(&self) -> Posterior {
+        let posterior = Posterior::new(self.rule, &self.levels);
+        posterior.expect("a batchset that was retained has levels")
     }
 }
 
@@ -350,6 +361,7 @@ fn retained(
             num_procs: run.plan.num_procs,
             factors: batchset.row.factors.clone(),
             curve: points.collect(),
+            levels: batchset.levels(),
             atpt_s: batchset.atpt_s(),
             thrashing_point: rule.thrashing_point(&curve),
             rule,

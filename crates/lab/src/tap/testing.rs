@@ -222,6 +222,7 @@ fn execution(
         transactions,
         errors: 0,
         atpt_s: Some(mean_s * (0.98 + 0.04 * generator.next_draw().value())),
+        variance_of_mean: None,
         num_procs: 0,
         other_executors: 0,
         other_dbms: Vec::new(),
