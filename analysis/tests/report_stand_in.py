@@ -211,8 +211,11 @@ def controlled(name: str = "autotuning-sensitivity-c") -> StandIn:
     return made
 
 
-def priority() -> StandIn:
-    """Return a priority experiment: limits 5 and 100, with and without, three repetitions."""
+def priority(**inside: bool) -> StandIn:
+    """Return a priority experiment: limits 5 and 100, with and without, three repetitions.
+
+    - inside: Whether the high class goes first also at these places inside the database.
+    """
     rows, classes = [], []
     for batchset, is_given in ((1, True), (2, False)):
         for mpl, tps in ((5, 97.0), (100, 100.0)):
@@ -223,7 +226,8 @@ def priority() -> StandIn:
                         number, tps + repetition / 10, batchset=batchset, mpl=mpl,
                         repetition=repetition,
                         treatment={"admission": {"mpl": "limit", "clients": 100},
-                                   "priority": {"high_percent": 10.0, "is_given": is_given}},
+                                   "priority": {"high_percent": 10.0, "is_given": is_given,
+                                                **inside}},
                     )
                 )  # fmt: skip
                 high, normal = (10.0, 120.0) if is_given else (100.0, 100.0)

@@ -41,6 +41,27 @@ def test_classes_are_compared_with_and_without_priority() -> None:
     assert rows[0][2] == "12 at MPL 5" and rows[2][2] == "20 % slower at MPL 5"
 
 
+@pytest.mark.parametrize(
+    ("inside", "expected"),
+    [
+        ({}, {"priority given", "priority not given"}),
+        ({"locks": False, "processors": False}, {"priority given", "priority not given"}),
+        ({"locks": True}, {"priority at the gate and in lock queues", "priority in lock queues"}),
+        (
+            {"locks": True, "processors": True},
+            {
+                "priority at the gate, in lock queues and on processors",
+                "priority in lock queues and on processors",
+            },
+        ),
+    ],
+)
+def test_a_priority_is_named_by_where_it_counts(
+    inside: dict[str, bool], expected: set[str]
+) -> None:
+    assert set(View(priority(**inside), 1).curves["priority"]) == expected
+
+
 def test_trees_are_shown_over_time_and_leaf_by_leaf() -> None:
     section = trees(View(deteriorating(), 1))
     assert "orders, split half: from 93 % to 50 %" in figure(section, "fills").alt

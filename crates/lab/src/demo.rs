@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use tidegate_control::Algorithm;
 use tidegate_subject::database::{Database, Gate};
+use tidegate_subject::embedded::ClassPriorities;
 use tidegate_subject::settings::Settings;
 use tidegate_workload::pgbench::Scale;
 use tidegate_workload::tpcb::Tpcb;
@@ -214,7 +215,7 @@ impl<'a> Demo<'a> {
             journal: Some(self.journal()),
             control: Algorithm::default(),
             start: None,
-            has_priority: false,
+            priorities: ClassPriorities::default(),
             seed: *seed,
         };
         Front::limited(database, options)

@@ -70,9 +70,10 @@ use tidegate_subject::url::{Url, UrlError};
 use tidegate_workload::Failure;
 use tidegate_workload::workload::Workload;
 
+use classes::ClassDraws;
 use load_run::LoadRun;
 
-pub use classes::{HIGH_APPLICATION, Priority};
+pub use classes::{HIGH_APPLICATION, HIGH_SHARE_MIN, Priority};
 pub use files::{FileLimit, reserve_files};
 pub use pacer::{Arrivals, RATES, is_rate};
 pub use protocol::ClientProtocolError;
@@ -132,7 +133,7 @@ pub struct LoadOptions<'a> {
     /// Whether the load fails when the first of them loses its connection. Otherwise it goes on
     /// with those that are left, and fails when nobody is.
     pub needs_all: bool,
-    /// Which of them are of the high class, if there are two.
+    /// The share of the transactions that is of the high class, if there are two.
     pub priority: Option<Priority>,
     /// The transactions after which the measured time ends, if it is not over before.
     pub transactions_max: Option<u64>,
@@ -205,7 +206,7 @@ pub struct LoadReport {
     pub phases: Vec<PhaseReport>,
     /// Each kind of transaction on its own.
     pub kinds: Vec<KindReport>,
-    /// Each scheduling class on its own; empty where all clients are of one.
+    /// Each scheduling class on its own; empty where all transactions are of one.
     pub classes: Vec<ClassReport>,
     /// The measured time, interval by interval.
     pub intervals: Vec<IntervalReport>,
@@ -294,6 +295,11 @@ pub enum LoadError {
     TooManyClients(usize),
     #[error("{0} arrivals a second cannot be; give {RATES}")]
     Rate(f64),
+    #[error(
+        "{0} is no share of transactions of the high class; give a number from {HIGH_SHARE_MIN} \
+         to 1, or leave the classes out"
+    )]
+    HighShare(f64),
     #[error("an interval of the measured time must be longer than nothing")]
     NoInterval,
     /// Too few files may be open.
@@ -377,6 +383,10 @@ impl<'a> LoadOptions<'a> {
         if !u32::try_from(self.clients).is_ok_and(|clients| clients <= CLIENTS_MAX) {
             return Err(LoadError::TooManyClients(self.clients));
         }
+        let share = self.priority.map_or(1.0, |priority| priority.high_share);
+        if !(HIGH_SHARE_MIN..=1.0).contains(&share) {
+            return Err(LoadError::HighShare(share));
+        }
         match self.arrivals {
             Arrivals::Poisson { rate } | Arrivals::Constant { rate } if !is_rate(rate) => {
                 Err(LoadError::Rate(rate))
@@ -422,7 +432,8 @@ pub fn run_alongside(
     match &options.target {
         LoadTarget::Url { url, connecting } => {
             let server = protocol::Server::find(url)?;
-            files::reserve_files(options.clients)?;
+            let classes = ClassDraws::new(options.priority, options.seed).classes();
+            files::reserve_files(options.clients * classes.len())?;
             let crowd = sockets::Sockets::new(options, server, *connecting)?;
             LoadRun::new(options, crowd, cancel, progress).with(alongside).run(then)
         }

@@ -16,7 +16,7 @@ use tidegate_lab::tap::MEASURED_SHARE;
 const SMALL_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// A file's name; runs, batchset instances and executions, without a preset and with `published`.
-const PLANS: [(&str, Counts, Counts); 32] = [
+const PLANS: [(&str, Counts, Counts); 34] = [
     ("autotuning-ds2-control", (1, 4, 8), (1, 4, 4)),
     ("autotuning-ds2-curve", (1, 1, 16), (1, 1, 26)),
     ("autotuning-sensitivity-c", (1, 9, 9), (1, 9, 9)),
@@ -38,6 +38,8 @@ const PLANS: [(&str, Counts, Counts); 32] = [
     ("scheduling-figure-11-browsing", (2, 4, 40), (2, 4, 40)),
     ("scheduling-figure-11-inventory", (2, 4, 40), (2, 4, 40)),
     ("scheduling-figure-11-open", (1, 2, 20), (1, 2, 20)),
+    ("scheduling-figure-12", (1, 8, 72), (1, 8, 72)),
+    ("scheduling-figure-13", (1, 8, 72), (1, 8, 72)),
     ("scheduling-figure-2-browsing", (2, 2, 22), (2, 2, 22)),
     ("scheduling-figure-2-inventory", (2, 2, 22), (2, 2, 22)),
     ("scheduling-figure-3-browsing", (1, 1, 11), (1, 1, 11)),

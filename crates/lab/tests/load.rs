@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_lab::load::{
-    Arrivals, Connecting, LoadError, LoadOptions, LoadReport, LoadTarget, Phase, Stage, run,
-    run_phases,
+    Arrivals, Connecting, HIGH_APPLICATION, LoadError, LoadOptions, LoadReport, LoadTarget, Phase,
+    Priority, Stage, run, run_phases,
 };
 use tidegate_subject::client::BlockingClient;
 use tidegate_subject::connection::{Connector, Transactional, load};
-use tidegate_subject::embedded::{self, Embedded, Isolation};
+use tidegate_subject::embedded::{self, ClassPriorities, Embedded, Service};
 use tidegate_subject::mariadb::{self, MariaDb};
 use tidegate_subject::postgres::{Authentication, Options, Postgres};
 use tidegate_subject::sqlite::SqliteConnection;
@@ -124,6 +124,53 @@ fn reported_commits_are_the_servers_history() {
         assert!(0.0 < latency.p50_ms && latency.p50_ms <= latency.p99_ms);
         assert!(latency.p99_ms <= latency.max_ms && report.client_cpu_us > 0.0);
         assert!(stages.contains(&Stage::Measuring), "{stages:?}");
+    }
+}
+
+/// How many rows of TPC-B's history were written by applications of such a name.
+fn written_by(name: &str, client: &mut BlockingClient) -> u64 {
+    let of = format!("SELECT count(*) FROM pgbench_history WHERE by LIKE '{name}'");
+    client.value(&of).unwrap().parse().unwrap()
+}
+
+/// A client has a connection for each class, and each transaction is run on that of its class.
+#[test]
+fn a_transaction_is_run_on_the_connection_of_its_class() {
+    const CLIENTS: usize = 8;
+    const CONNECTED: &str = "SELECT string_agg(n::text, ' ') FROM \
+                             (SELECT count(*) AS n FROM pg_stat_activity WHERE application_name \
+                              IN ('tidegate load', 'tidegate load high') \
+                              GROUP BY application_name) AS a";
+    let server = start_loaded();
+    let mut client = server.connect().unwrap();
+    let by = "ALTER TABLE pgbench_history \
+              ADD by text NOT NULL DEFAULT current_setting('application_name')";
+    client.query(by).unwrap();
+    for arrivals in [Arrivals::Closed, Arrivals::Poisson { rate: 1000.0 }] {
+        client.query("TRUNCATE pgbench_history").unwrap();
+        let options = LoadOptions {
+            priority: Some(Priority { high_share: 0.3, is_first: true }),
+            arrivals,
+            ..options(server.url(), tpcb(), CLIENTS)
+        };
+        let mut connections = String::new();
+        let report = run(&options, &AtomicBool::new(false), &mut |progress| {
+            if progress.stage == Stage::Ready {
+                connections = client.value(CONNECTED).unwrap();
+            }
+        })
+        .unwrap();
+        assert_eq!((connections.as_str(), report.clients), ("8 8", CLIENTS));
+        wait_until_alone(&mut client);
+        let (high, all) = (written_by(HIGH_APPLICATION, &mut client), written_by("%", &mut client));
+        let ended = report.warmup_transactions + report.transactions + report.late_commits;
+        assert_eq!(all, ended, "seed {SEED}: {report:?}");
+        // Those of the high class before and after the measured time are in the history, too.
+        let classes: Vec<u64> = report.classes.iter().map(|class| class.transactions).collect();
+        assert_eq!(classes.iter().sum::<u64>(), report.transactions);
+        assert!((classes[0]..=all - classes[1]).contains(&high), "{classes:?}, {high} of {all}");
+        let (share, error) = (high as f64 / all as f64, (0.21 / all as f64).sqrt());
+        assert!((share - 0.3).abs() < 5.0 * error, "seed {SEED}: {share}");
     }
 }
 
@@ -332,14 +379,16 @@ fn what_keeps_the_clients_out_is_said() {
     assert!(crowd.contains("53300"), "{crowd}");
 }
 
+/// The engine's server, past whose gate all transactions are alike.
+fn serve<'d>(store: &'d Embedded, algorithm: Algorithm, setting: &Setting) -> Service<'d> {
+    let (priorities, observer) = (ClassPriorities::default(), Box::new(|_: &_| ()));
+    store.serve(algorithm, setting, priorities, SEED, observer).unwrap()
+}
+
 #[test]
 fn commits_of_the_embedded_engine_are_its_history() {
     const CLIENTS: usize = 24;
-    let mut store = Embedded::start(embedded::Options {
-        buffer_bytes: 8 << 20,
-        isolation: Isolation::Serializable,
-    })
-    .unwrap();
+    let mut store = Embedded::start(embedded::Options::default()).unwrap();
     store.load(&*tpcb(), &NEVER).unwrap();
     let mut expected = 0;
     // Twice on one server: who gave up at the end of the first load is back for the second.
@@ -349,7 +398,7 @@ fn commits_of_the_embedded_engine_are_its_history() {
         start: limit,
         resources: Resources { cpus: 2, disks: 1 },
     };
-    let service = store.serve(Algorithm::Fixed(limit), &setting, SEED, Box::new(|_| ())).unwrap();
+    let service = serve(&store, Algorithm::Fixed(limit), &setting);
     for _ in 0..2 {
         let then = Phase { workload: point_select(), duration: Duration::from_millis(300) };
         let options = LoadOptions {
@@ -379,9 +428,7 @@ fn commits_of_the_embedded_engine_are_its_history() {
 fn phases_on_the_embedded_engine_are_parts_of_the_latency() {
     let scale = tpcc::Scale::new(1).unwrap().reduced(200, 30).unwrap();
     let workload: Arc<dyn Workload> = Arc::new(Tpcc::new(scale));
-    let options_of_store =
-        embedded::Options { buffer_bytes: 8 << 20, isolation: Isolation::Serializable };
-    let mut store = Embedded::start(options_of_store).unwrap();
+    let mut store = Embedded::start(embedded::Options::default()).unwrap();
     store.load(&*workload, &NEVER).unwrap();
     let setting = Setting {
         bounds: Bounds::new(Mpl::ONE, Mpl::ONE).unwrap(),
@@ -389,7 +436,7 @@ fn phases_on_the_embedded_engine_are_parts_of_the_latency() {
         resources: Resources { cpus: 2, disks: 1 },
     };
     let algorithm = Algorithm::Fixed(Mpl::ONE);
-    let service = store.serve(algorithm, &setting, SEED, Box::new(|_| ())).unwrap();
+    let service = serve(&store, algorithm, &setting);
     let options = LoadOptions {
         target: LoadTarget::Embedded(&service),
         ..options(String::new(), workload, 1)

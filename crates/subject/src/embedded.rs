@@ -41,8 +41,8 @@ pub use machine::MachineOptions;
 pub use probe::{Probe, TreeState};
 pub use tidegate_engine::SplitPolicy;
 pub use tidegate_engine::disk::{MemoryDisk, TimedDisk};
-pub use tidegate_engine::lock::LockStatistics;
-pub use tidegate_engine_server::CallError;
+pub use tidegate_engine::lock::{LockStatistics, Priorities as LockPriorities};
+pub use tidegate_engine_server::{CallError, ClassPriorities};
 
 use crate::connection::LoadError;
 use crate::database::distinct;
@@ -62,6 +62,8 @@ pub struct Options {
     pub buffer_bytes: usize,
     /// How far transactions are apart.
     pub isolation: Isolation,
+    /// What the priorities of transactions do in lock queues.
+    pub lock_priorities: LockPriorities,
 }
 
 /// Why there is no store, or it does not do what it was told.
@@ -208,7 +210,7 @@ impl Embedded {
     }
 
     /// Starts to serve the transactions whose tables are loaded, with `algorithm` at the gate. The
-    /// observer is told of every decision.
+    /// high class goes first where `priorities` says. The observer is told of every decision.
     ///
     /// # Errors
     /// The system gave no thread.
@@ -216,6 +218,7 @@ impl Embedded {
         &self,
         algorithm: Algorithm,
         setting: &Setting,
+        priorities: ClassPriorities,
         seed: u64,
         observer: Observer,
     ) -> Result<Service<'_>, EmbeddedError> {
@@ -223,6 +226,7 @@ impl Embedded {
         let run = requests::procedure(Arc::clone(&self.catalog), waiting.clone(), given_up.clone());
         let options = ServerOptions {
             transactions: transactions(self.options),
+            priorities,
             // A client runs a transaction again until it is done or not wanted any more.
             retries_max: u32::MAX,
             seed,

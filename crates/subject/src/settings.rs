@@ -35,6 +35,9 @@ pub struct Settings {
     pub named: BTreeMap<String, String>,
     /// The isolation level of transactions; the database's default when nothing is said.
     pub isolation: Option<String>,
+    /// Whether transactions of a higher priority preempt others in lock queues. Of the databases
+    /// here only the embedded engine can do so.
+    pub preempt_on_wait: bool,
 }
 
 /// A setting that a database does not have, or not with this value.
@@ -220,6 +223,7 @@ mod tests {
         Settings {
             named: named.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
             isolation: isolation.map(str::to_owned),
+            ..Settings::default()
         }
     }
 

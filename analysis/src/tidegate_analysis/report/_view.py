@@ -242,18 +242,27 @@ def _values(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _treated(treatment: Mapping[str, Any]) -> dict[str, Any]:
     admission = treatment.get("admission") or {}
-    priority = treatment.get("priority") or {}
     aging = treatment.get("aging") or {}
-    given = {True: "priority given", False: "priority not given", None: ""}
     return {
         "control": admission.get("control") or "",
         "clients": admission.get("clients") or "",
         "arrivals": _short(treatment.get("arrivals") or ""),
-        "priority": given[priority.get("is_given")],
+        "priority": _priority(treatment.get("priority")),
         "buffer": treatment.get("buffer") or "",
         "split": aging.get("split") or "",
         "then": _then(treatment.get("exchange")),
     }
+
+
+def _priority(priority: Mapping[str, Any] | None) -> str:
+    """Return where transactions of the high class go first: at the gate, or inside a database."""
+    if not priority:
+        return ""
+    names = {"is_given": "at the gate", "locks": "in lock queues", "processors": "on processors"}
+    places = [text for name, text in names.items() if priority.get(name)]
+    if not priority.get("locks") and not priority.get("processors"):
+        return "priority given" if places else "priority not given"
+    return f"priority {words.enumeration(places)}"
 
 
 def _then(exchange: Any) -> str:

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Serialize, Serializer};
 use tidegate_control::{Algorithm, Mpl};
 use tidegate_subject::database::Database;
+use tidegate_subject::embedded::ClassPriorities;
 
 use super::{BenchOptions, BenchScenario, BenchWork, LOG};
 use crate::load::{self, LoadError, LoadOptions, LoadReport, Phase, Progress};
@@ -164,7 +165,7 @@ impl PlannedCell {
             journal: journal.clone(),
             control: self.control,
             start: self.start(options),
-            has_priority: false,
+            priorities: ClassPriorities::default(),
             seed: options.seed,
         };
         let front = Front::limited(database, front_options)?;

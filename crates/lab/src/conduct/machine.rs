@@ -266,6 +266,7 @@ fn described(options: &MachineOptions) -> Vec<(String, String)> {
     let mut settings = vec![
         ("buffer".to_owned(), format!("{} KiB", options.store.buffer_bytes / 1024)),
         ("isolation".to_owned(), options.store.isolation.to_string().to_lowercase()),
+        ("lock_priorities".to_owned(), options.store.lock_priorities_name().to_owned()),
         ("discipline".to_owned(), format!("{discipline:?}")),
         ("data_disks".to_owned(), data_disks.to_string()),
         ("stripe_bytes".to_owned(), stripe_bytes.to_string()),

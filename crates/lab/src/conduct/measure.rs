@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::{Algorithm, Mpl};
 use tidegate_subject::database::Database;
-use tidegate_subject::embedded::{EmbeddedError, Probe, SplitPolicy};
+use tidegate_subject::embedded::{ClassPriorities, EmbeddedError, Probe, SplitPolicy};
 use tidegate_workload::workload::Workload;
 
 use super::environment::{Environment, EnvironmentMonitor};
@@ -128,6 +128,7 @@ pub(super) fn front<'d>(
         }
         Admission::Control { control, .. } => (control, Some(level)),
     };
+    let priority = treatment.priority.unwrap_or_default();
     let options = FrontOptions {
         tidegate: way.tidegate,
         log: way.log.to_owned(),
@@ -135,7 +136,11 @@ pub(super) fn front<'d>(
         journal,
         control,
         start,
-        has_priority: treatment.priority.is_some_and(|priority| priority.is_given),
+        priorities: ClassPriorities {
+            gate: priority.is_given,
+            locks: priority.locks,
+            processors: priority.processors,
+        },
         seed: assignment.seed,
     };
     Front::limited(database, options)
@@ -195,8 +200,8 @@ pub(super) fn load_options<'a>(
         clients: clients as usize,
         needs_all: true,
         priority: treatment.priority.map(|priority| load::Priority {
-            high_clients: treatment.high_clients(clients) as usize,
-            is_given: priority.is_given,
+            high_share: priority.high_percent / 100.0,
+            is_first: priority.is_given,
         }),
         transactions_max: treatment.aging.map(|aging| aging.transactions),
         warmup: assignment.warmup,

@@ -183,9 +183,8 @@ fn limits(assignment: &Assignment<'_>) -> Result<Vec<Interval>, ExecutionError> 
 
 /// The classes: by Little's law all have N/X in the mean; who goes first a tenth of that.
 fn classes(assignment: &Assignment<'_>, tps: f64, all: Latency) -> Vec<ClassReport> {
-    let Some(PriorityShare { high_percent, is_given }) = assignment.treatment.priority else {
-        return Vec::new();
-    };
+    let Some(priority) = assignment.treatment.priority else { return Vec::new() };
+    let PriorityShare { high_percent, is_given, locks, processors } = priority;
     let high = high_percent / 100.0;
     let scaled = |factor: f64| Latency {
         mean_ms: all.mean_ms * factor,
@@ -194,7 +193,7 @@ fn classes(assignment: &Assignment<'_>, tps: f64, all: Latency) -> Vec<ClassRepo
         p99_ms: all.p99_ms * factor,
         max_ms: all.max_ms * factor,
     };
-    let faster = if is_given { 0.1 } else { 1.0 };
+    let faster = if is_given || locks || processors { 0.1 } else { 1.0 };
     let slower = (1.0 - high * faster) / (1.0 - high).max(f64::MIN_POSITIVE);
     let report = |class, share: f64, factor| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]

@@ -94,7 +94,7 @@ fn is_over(begun: &Receiver<Instant>, until: Option<Instant>) -> bool {
 mod tests {
     use std::sync::mpsc;
 
-    use tidegate_subject::embedded::{Embedded, Isolation, Options};
+    use tidegate_subject::embedded::{Embedded, Options};
 
     use super::*;
     use crate::experiment::values::Bytes;
@@ -120,7 +120,7 @@ mod tests {
     /// Looks before, in between and after; none in between when the clients never began.
     #[test]
     fn looks_are_taken_until_the_clients_are_done() {
-        let options = Options { buffer_bytes: 1 << 20, isolation: Isolation::Serializable };
+        let options = Options { buffer_bytes: 1 << 20, ..Options::default() };
         let database = Embedded::start(options).unwrap();
         let probe = database.probe();
         let actions = ScheduledActions {

@@ -404,7 +404,8 @@ fn build<F: ScenarioFactors>(keys: FileKeys<F>) -> Result<Experiment, Complaint>
 fn subject(kind: SubjectKind, tables: &BTreeMap<SubjectKind, SubjectKeys>) -> Subject {
     let keys = tables.get(&kind).cloned().unwrap_or_default();
     let place = keys.url.map(|Location(place)| place);
-    let settings = Settings { named: keys.settings, isolation: keys.isolation };
+    let settings =
+        Settings { named: keys.settings, isolation: keys.isolation, ..Settings::default() };
     Subject { kind, settings, place }
 }
 

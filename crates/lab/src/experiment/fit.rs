@@ -17,7 +17,7 @@ use tidegate_subject::settings::plain_name;
 
 use super::complaint::Complaint;
 use super::scenarios::Recipe;
-use super::treatment::{Admission, Exchange, Treatment};
+use super::treatment::{Admission, Exchange, PriorityShare, Treatment};
 use super::{Experiment, Subject, SubjectKind};
 use crate::load::CLIENTS_MAX;
 use crate::rig::{LIMIT_MAX, MAX_CLIENTS, gated_names};
@@ -94,6 +94,7 @@ fn refuse_treatment(subject: &Subject, treatment: &Treatment) -> Result<(), Comp
         );
         return Err(Complaint::about("clients", text));
     }
+    refuse_priorities(kind, treatment)?;
     let is_exchanged = matches!(treatment.exchange, Some(Exchange::Buffer(_)));
     let split = treatment.aging.and_then(|aging| aging.split);
     let is_probed = treatment.buffer.is_some() || is_exchanged || split.is_some();
@@ -104,6 +105,26 @@ fn refuse_treatment(subject: &Subject, treatment: &Treatment) -> Result<(), Comp
         );
         let keys = ["buffer", "factors.buffers", "factors.then_buffer", "factors.split"];
         return Err(Complaint::about_one_of(&keys, text));
+    }
+    Ok(())
+}
+
+/// Refuses priorities past the gate of a subject that has none.
+fn refuse_priorities(kind: SubjectKind, treatment: &Treatment) -> Result<(), Complaint> {
+    let Some(PriorityShare { locks, processors, .. }) = treatment.priority else { return Ok(()) };
+    if locks && !kind.dbms().is_none_or(|dbms| dbms.gate == Gate::Own) {
+        let text = format!(
+            ": only the embedded engine has priorities in lock queues, not {kind}; leave it out, \
+             or give [false]"
+        );
+        return Err(Complaint::about("factors.locks", text));
+    }
+    if processors && matches!(kind, SubjectKind::Plain(_) | SubjectKind::ThroughTidegate(_)) {
+        let text = format!(
+            ": only a machine in virtual time has them, not {kind}; take \
+             embedded-in-virtual-time, or give [false]"
+        );
+        return Err(Complaint::about("factors.processors", text));
     }
     Ok(())
 }

@@ -79,9 +79,11 @@ impl Plan {
         for subject in &experiment.subjects {
             for &processors in &processors {
                 for &(primary_key, ref recipes) in &experiment.scenario.runs {
+                    let mut subject = subject.clone();
+                    subject.settings.preempt_on_wait = recipes.iter().any(Recipe::has_locks);
                     runs.push(RunPlan {
                         number: number(runs.len()),
-                        subject: subject.clone(),
+                        subject,
                         processors,
                         primary_key,
                         batchsets: batchsets(experiment, recipes),

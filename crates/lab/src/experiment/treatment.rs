@@ -58,12 +58,19 @@ pub enum ArrivalSpec {
     Constant(f64),
 }
 
-/// A share of the clients, and of the arrivals of an open loop, is of the high class.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// A share of the transactions is of the high class, and goes first at some places. Where it goes
+/// first nowhere, the classes are only counted apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PriorityShare {
     pub high_percent: f64,
-    /// Whether the gate lets them in first; otherwise they are only counted apart.
+    /// Whether the gate lets the high class in first.
     pub is_given: bool,
+    /// Whether the high class goes first in lock queues, with preempt-on-wait.
+    #[serde(default)]
+    pub locks: bool,
+    /// Whether the high class goes first on the processors.
+    #[serde(default)]
+    pub processors: bool,
 }
 
 /// What is exchanged when half of the measured time is over.
@@ -104,19 +111,6 @@ impl Treatment {
         }
     }
 
-    /// How many of so many clients are of the high class: at least one where there are classes.
-    pub fn high_clients(&self, clients: u32) -> u32 {
-        let percent = self.priority.map_or(0.0, |priority| priority.high_percent);
-        let share = f64::from(clients) * percent / 100.0;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of at most 100 per cent of a u32"
-        )]
-        let high = share.round() as u32;
-        if percent > 0.0 { high.clamp(1, clients) } else { 0 }
-    }
-
     /// The workloads, the second of an exchange included.
     pub fn workloads(&self, first: &WorkloadSpec) -> Vec<WorkloadSpec> {
         match &self.exchange {
@@ -147,10 +141,7 @@ impl fmt::Display for Treatment {
             ArrivalSpec::Poisson(rate) => words.push(format!("{rate} a second at random")),
             ArrivalSpec::Constant(rate) => words.push(format!("{rate} a second")),
         }
-        if let Some(PriorityShare { high_percent, is_given }) = self.priority {
-            let first = if is_given { "first" } else { "apart but not first" };
-            words.push(format!("{high_percent} % {first}"));
-        }
+        words.extend(self.priority.map(|priority| priority.to_string()));
         words.extend(self.buffer.map(|buffer| format!("buffer {buffer}")));
         match &self.exchange {
             None => {}
@@ -162,6 +153,23 @@ impl fmt::Display for Treatment {
             words.extend(split.map(|split| format!("split {}", split.name())));
         }
         f.write_str(&words.join(", "))
+    }
+}
+
+/// The share and where it goes first, as in `10 % first in lock queues`.
+impl fmt::Display for PriorityShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PriorityShare { high_percent, is_given, locks, processors } = *self;
+        write!(f, "{high_percent} % ")?;
+        let inside = match (locks, processors) {
+            (false, false) if is_given => return f.write_str("first"),
+            (false, false) => return f.write_str("apart but not first"),
+            (true, false) => "in lock queues",
+            (false, true) => "on processors",
+            (true, true) => "in lock queues and on processors",
+        };
+        let gate = if is_given { "at the gate, " } else { "" };
+        write!(f, "first {gate}{inside}")
     }
 }
 
@@ -185,7 +193,12 @@ mod tests {
         let full = Treatment {
             admission: Admission::Control { clients: 500, control },
             arrivals: ArrivalSpec::Poisson(80.0),
-            priority: Some(PriorityShare { high_percent: 10.0, is_given: true }),
+            priority: Some(PriorityShare {
+                high_percent: 10.0,
+                is_given: true,
+                locks: true,
+                processors: true,
+            }),
             buffer: Some(Bytes::try_from("16MB".to_owned()).unwrap()),
             exchange: Some(Exchange::Buffer(Bytes::try_from("8MB".to_owned()).unwrap())),
             aging: Some(Aging {
@@ -201,19 +214,27 @@ mod tests {
         assert_eq!(Treatment::default().to_string(), "");
         assert_eq!(
             full.to_string(),
-            "study-hill-climbing:c=0.3, 500 clients, 80 a second at random, 10 % first, buffer \
-             16MB, then buffer 8MB, 100000 transactions, split max-key"
+            "study-hill-climbing:c=0.3, 500 clients, 80 a second at random, 10 % first at the \
+             gate, in lock queues and on processors, buffer 16MB, then buffer 8MB, 100000 \
+             transactions, split max-key"
         );
     }
 
     #[test]
-    fn the_high_class_is_never_empty_where_there_is_one() {
-        let with = |high_percent| Treatment {
-            priority: Some(PriorityShare { high_percent, is_given: true }),
-            ..Treatment::default()
-        };
-        let high = |percent, clients| with(percent).high_clients(clients);
-        assert_eq!((high(10.0, 100), high(10.0, 4), high(100.0, 7)), (10, 1, 7));
-        assert_eq!(Treatment::default().high_clients(100), 0);
+    fn a_priority_says_where_it_counts() {
+        let share = PriorityShare { high_percent: 5.0, ..PriorityShare::default() };
+        let given = PriorityShare { is_given: true, ..share };
+        for (share, expected) in [
+            (share, "5 % apart but not first"),
+            (given, "5 % first"),
+            (PriorityShare { locks: true, ..share }, "5 % first in lock queues"),
+            (PriorityShare { processors: true, ..share }, "5 % first on processors"),
+            (PriorityShare { locks: true, ..given }, "5 % first at the gate, in lock queues"),
+        ] {
+            assert_eq!(share.to_string(), expected);
+        }
+        // As stores have it from before there were priorities past the gate.
+        let old = r#"{"high_percent":5.0,"is_given":true}"#;
+        assert_eq!(serde_json::from_str::<PriorityShare>(old).unwrap(), given);
     }
 }

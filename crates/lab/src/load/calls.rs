@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use rustix::time::ClockId;
-use tidegate_gate::Class;
 use tidegate_runtime::sync::{Receiver, RecvTimeoutError, Sender, channel};
 use tidegate_runtime::{clock, is_virtual};
 use tidegate_subject::embedded::{CallError, Done, LockStatistics, RequestError, Service};
@@ -23,7 +22,6 @@ const ANSWERS: usize = 256;
 pub(super) struct Calls<'a> {
     service: &'a Service<'a>,
     dispatcher: Dispatcher,
-    has_priority: bool,
     /// The transaction that each client has under way.
     tasks: Vec<Option<Task>>,
     answered: Sender<CallAnswer>,
@@ -42,7 +40,6 @@ impl<'a> Calls<'a> {
         Calls {
             service,
             dispatcher: Dispatcher::new(options),
-            has_priority: options.priority.is_some_and(|priority| priority.is_given),
             tasks: vec![None; options.clients],
             answered,
             answers,
@@ -63,8 +60,7 @@ impl<'a> Calls<'a> {
 
     fn call(&mut self, client: usize, task: Task) {
         let answered = self.answered.clone();
-        let class = if self.has_priority { task.class } else { Class::Normal };
-        self.service.submit(&task.transaction, class, move |result| {
+        self.service.submit(&task.transaction, task.class, move |result| {
             // Who has left does not want to know.
             let _ = answered.send((client, result));
         });
@@ -97,8 +93,8 @@ impl<'a> Calls<'a> {
     /// most `longest`.
     fn begin_due(&mut self, longest: Duration) -> Duration {
         let now = clock::now();
-        while let Some((client, task)) = self.dispatcher.due(now) {
-            self.call(client, task);
+        while let Some(task) = self.dispatcher.due(now) {
+            self.call(task.client, task);
         }
         self.dispatcher.wait(now, longest)
     }

@@ -1,4 +1,4 @@
-//! One client: its socket, its connection and its talk put together.
+//! One connection of a client: its socket, its protocol and its talk put together.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -7,6 +7,7 @@ use mio::event::Event as Readiness;
 use mio::{Interest, Poll, Token};
 use tidegate_workload::Failure;
 
+use super::classes::ClientConnection;
 use super::client_state::{ClientState, NextMessage};
 use super::dispatcher::{Dispatcher, Task};
 use super::protocol::{ClientProtocol, ClientProtocolError, Server};
@@ -44,11 +45,10 @@ pub(super) enum Loss {
 }
 
 impl SocketClient {
-    /// Begins to connect and log in as client number `index`, which is also its token, and by the
-    /// name of an application.
+    /// Begins to connect and log in; `index` is the connection's token.
     pub(super) fn open(
         server: &Server,
-        application: &str,
+        connection: ClientConnection,
         poll: &Poll,
         index: usize,
     ) -> io::Result<Self> {
@@ -56,8 +56,8 @@ impl SocketClient {
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(socket.source(), Token(index), both)?;
         let mut out = Vec::new();
-        let line = ClientProtocol::start(server, application, &mut out);
-        let state = ClientState::new(index, server.url.dbms().dialect);
+        let line = ClientProtocol::start(server, connection.application(), &mut out);
+        let state = ClientState::new(connection, server.url.dbms().dialect);
         Ok(SocketClient { socket, line, state, out, is_connected: false })
     }
 

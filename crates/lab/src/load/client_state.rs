@@ -1,4 +1,4 @@
-//! One client's way through its transactions, without sockets.
+//! One client's way through its transactions, on one connection, without sockets.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_workload::{Dialect, Ending, Failure, Running, Session, poll};
 
+use super::classes::ClientConnection;
 use super::dispatcher::{Dispatcher, Task};
 use super::wire::Wire;
 
@@ -50,7 +51,7 @@ enum State {
 
 /// A client's state, and what it does on each event of its connection.
 pub(super) struct ClientState {
-    client: usize,
+    connection: ClientConnection,
     wire: Rc<RefCell<Wire>>,
     state: State,
     task: Option<Task>,
@@ -62,9 +63,9 @@ pub(super) struct ClientState {
 }
 
 impl ClientState {
-    pub(super) fn new(client: usize, dialect: Dialect) -> Self {
+    pub(super) fn new(connection: ClientConnection, dialect: Dialect) -> Self {
         ClientState {
-            client,
+            connection,
             wire: Rc::new(RefCell::new(Wire::new(dialect))),
             state: State::LoggingIn,
             task: None,
@@ -103,12 +104,13 @@ impl ClientState {
         &self.wire
     }
 
-    /// Looks for something to do, as a client that has nothing.
+    /// Looks for something to do, as a client that has nothing. What is to be done on another of
+    /// its connections leaves this one idle.
     pub(super) fn start(&mut self, dispatcher: &mut Dispatcher) -> NextMessage {
         if dispatcher.is_closing() {
             return self.quit();
         }
-        if let Some(task) = dispatcher.next(self.client, Instant::now()) {
+        if let Some(task) = dispatcher.next_on(self.connection, Instant::now()) {
             return self.begin(task, dispatcher);
         }
         self.state = State::Idle;
@@ -256,12 +258,14 @@ mod tests {
     use super::*;
     use crate::load::testing::{self, STATEMENTS};
     use crate::load::{LoadOptions, Stage};
+    use tidegate_gate::Class;
     use tidegate_subject::client::undone;
     use tidegate_workload::pgbench::Scale;
     use tidegate_workload::point_select::PointSelect;
     use tidegate_workload::workload::Workload;
     use tidegate_workload::{Conflict, tpcb::Tpcb};
 
+    const CONNECTION: ClientConnection = ClientConnection { client: 0, class: Class::Normal };
     const IDLE: ServerEvent = ServerEvent::Ready { in_transaction: false };
     const IN_BLOCK: ServerEvent = ServerEvent::Ready { in_transaction: true };
 
@@ -273,7 +277,7 @@ mod tests {
 
     fn bench(options: &LoadOptions<'_>) -> Bench {
         let mut bench = Bench {
-            state: ClientState::new(0, Dialect::Postgres),
+            state: ClientState::new(CONNECTION, Dialect::Postgres),
             dispatcher: Dispatcher::new(options),
         };
         assert_eq!(bench.on(IDLE), "");

@@ -1,5 +1,6 @@
 //! What all clients of a load share: what each does next, and what is counted of it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,8 @@ use tidegate_runtime::clock;
 use tidegate_workload::workload::{Client, Transaction, Workload};
 use tidegate_workload::{Ending, Failure};
 
-use super::classes::Classes;
-use super::pacer::{Arrivals, Pacer};
+use super::classes::{ClassDraws, ClientConnection, Priority};
+use super::pacer::{Arrivals, DueTransaction, Pacer};
 use super::records::{Record, Recorder};
 use super::tally::{ClassReport, Ended, Tally};
 use super::{LoadOptions, Stage};
@@ -20,8 +21,7 @@ pub(super) struct Task {
     pub(super) transaction: Arc<dyn Transaction>,
     /// When it was due.
     pub(super) scheduled: Instant,
-    client: usize,
-    /// The class of the client that runs it.
+    pub(super) client: usize,
     pub(super) class: Class,
     /// Where its kind is counted.
     kind: usize,
@@ -32,9 +32,10 @@ pub(super) struct Dispatcher {
     pub(super) tally: Tally,
     /// Takes a record of each transaction, where that is wanted.
     pub(super) recorder: Option<Recorder>,
-    /// One for each class.
-    pacers: Vec<(Class, Pacer)>,
-    classes: Classes,
+    pacer: Pacer,
+    /// Tasks of clients on another connection than the one that asked.
+    elsewhere: VecDeque<Task>,
+    priority: Option<Priority>,
     arrivals: Arrivals,
     seed: u64,
     clients: Vec<Box<dyn Client>>,
@@ -44,18 +45,19 @@ pub(super) struct Dispatcher {
 
 impl Dispatcher {
     pub(super) fn new(options: &LoadOptions<'_>) -> Self {
+        let LoadOptions { arrivals, priority, seed, .. } = options;
         let mut dispatcher = Dispatcher {
             tally: Tally::new(),
             recorder: None,
-            pacers: Vec::new(),
-            classes: Classes::new(options.clients, options.priority),
-            arrivals: options.arrivals.clone(),
-            seed: options.seed,
+            pacer: pacer(arrivals, *priority, *seed, clock::now()),
+            elsewhere: VecDeque::new(),
+            priority: *priority,
+            arrivals: arrivals.clone(),
+            seed: *seed,
             clients: Vec::new(),
             first_kind: 0,
         };
         dispatcher.switch_to(&*options.workload, options.clients);
-        dispatcher.open(clock::now());
         dispatcher
     }
 
@@ -68,15 +70,7 @@ impl Dispatcher {
 
     /// Everybody is ready: the schedule of arrivals begins.
     pub(super) fn open(&mut self, now: Instant) {
-        let pacer = |class| {
-            let arrivals = self.classes.share(class, &self.arrivals);
-            (class, Pacer::new(&arrivals, self.seed ^ u64::from(class == Class::High), now))
-        };
-        self.pacers = if self.classes.are_two() {
-            [Class::High, Class::Normal].map(pacer).into()
-        } else {
-            vec![(Class::Normal, Pacer::new(&self.arrivals, self.seed, now))]
-        };
+        self.pacer = pacer(&self.arrivals, self.priority, self.seed, now);
         if let Some(recorder) = &mut self.recorder {
             recorder.open(now);
         }
@@ -85,24 +79,36 @@ impl Dispatcher {
     /// What a client that has nothing to do does now; `None` when it is to wait.
     pub(super) fn next(&mut self, client: usize, now: Instant) -> Option<Task> {
         let think = self.clients.get_mut(client)?.think_time();
-        let scheduled = self.pacer_of(client)?.free(client, think, now)?;
-        self.task(client, scheduled)
+        let transaction = self.pacer.free(client, think, now)?;
+        self.task(client, transaction)
     }
 
-    /// A client that has waited and is to begin now.
-    pub(super) fn due(&mut self, now: Instant) -> Option<(usize, Task)> {
-        if self.tally.stage == Stage::Draining {
+    /// The same for a connection. A task of another class than the connection's comes up in
+    /// [`Dispatcher::due`].
+    pub(super) fn next_on(&mut self, connection: ClientConnection, now: Instant) -> Option<Task> {
+        let task = self.next(connection.client, now)?;
+        if task.class == connection.class {
+            return Some(task);
+        }
+        self.elsewhere.push_back(task);
+        None
+    }
+
+    /// A client's task that is to begin now.
+    pub(super) fn due(&mut self, now: Instant) -> Option<Task> {
+        if self.is_closing() {
             return None;
         }
-        let (client, scheduled) = self.pacers.iter_mut().find_map(|(_, pacer)| pacer.due(now))?;
-        Some((client, self.task(client, scheduled)?))
+        self.elsewhere.pop_front().or_else(|| {
+            let (client, transaction) = self.pacer.due(now)?;
+            self.task(client, transaction)
+        })
     }
 
     /// A client is lost, and waits for nothing any more.
     pub(super) fn lost(&mut self, client: usize) {
-        if let Some(pacer) = self.pacer_of(client) {
-            pacer.leave(client);
-        }
+        self.pacer.leave(client);
+        self.elsewhere.retain(|task| task.client != client);
     }
 
     /// How long the clients have waited for the record of their transactions.
@@ -112,27 +118,22 @@ impl Dispatcher {
 
     /// How long it is until somebody who waits is to begin, at most `longest`.
     pub(super) fn wait(&self, now: Instant, longest: Duration) -> Duration {
-        let next = self.pacers.iter().filter_map(|(_, pacer)| pacer.next_due()).min();
+        if !self.elsewhere.is_empty() && !self.is_closing() {
+            return Duration::ZERO;
+        }
+        let next = self.pacer.next_due();
         next.map_or(longest, |next| next.saturating_duration_since(now).min(longest))
     }
 
     /// Transactions that were due and that nobody was free to begin.
     pub(super) fn overdue(&self, now: Instant) -> u64 {
-        self.pacers.iter().map(|(_, pacer)| pacer.overdue(now, 1_000_000)).sum()
+        self.pacer.overdue(now, 1_000_000)
     }
 
-    /// The pacer of a client: that of its class, or the only one.
-    fn pacer_of(&mut self, client: usize) -> Option<&mut Pacer> {
-        let class = self.classes.of(client);
-        let are_two = self.pacers.len() > 1;
-        let of = self.pacers.iter_mut().find(|(of, _)| !are_two || *of == class);
-        of.map(|(_, pacer)| pacer)
-    }
-
-    fn task(&mut self, client: usize, scheduled: Instant) -> Option<Task> {
+    fn task(&mut self, client: usize, due: DueTransaction) -> Option<Task> {
+        let DueTransaction { scheduled, class } = due;
         let transaction = self.clients.get_mut(client)?.next();
         let kind = self.first_kind + transaction.kind();
-        let class = self.classes.of(client);
         Some(Task { transaction, scheduled, client, class, kind })
     }
 
@@ -142,9 +143,10 @@ impl Dispatcher {
         self.tally.ended(&Ended { kind: task.kind, class: task.class, ending, latency, phases });
         if let Some(recorder) = &mut self.recorder {
             let (workload, kind) = self.tally.kind(task.kind);
-            let Task { client, scheduled, .. } = *task;
+            let Task { client, class, scheduled, .. } = *task;
             let stage = self.tally.stage;
-            recorder.record(Record { client, workload, kind, stage, scheduled, latency, ending });
+            let of = Record { client, workload, kind, class, stage, scheduled, latency, ending };
+            recorder.record(of);
         }
     }
 
@@ -172,17 +174,89 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn classes(&self) -> Classes {
-        self.classes
+    /// The classes of the load's transactions.
+    pub(super) fn classes(&self) -> &'static [Class] {
+        ClassDraws::new(self.priority, self.seed).classes()
     }
 
     /// What was counted of each class, if there are two.
     pub(super) fn class_reports(&self) -> Vec<ClassReport> {
-        if self.classes.are_two() { self.tally.classes() } else { Vec::new() }
+        if self.classes().len() > 1 { self.tally.classes() } else { Vec::new() }
     }
 
     /// Whether no transaction is to begin any more.
     pub(super) fn is_closing(&self) -> bool {
         self.tally.stage == Stage::Draining
+    }
+}
+
+/// The pacer of a load that starts now.
+fn pacer(arrivals: &Arrivals, priority: Option<Priority>, seed: u64, now: Instant) -> Pacer {
+    let is_high_first = priority.is_some_and(|priority| priority.is_first);
+    Pacer::new(arrivals, ClassDraws::new(priority, seed), is_high_first, seed, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{self, TwoPhases};
+    use super::*;
+
+    /// The classes of the first 200 transactions that clients begin one after the other.
+    fn begun(clients: usize, arrivals: &Arrivals, seed: u64) -> Vec<Class> {
+        let options = LoadOptions {
+            clients,
+            arrivals: arrivals.clone(),
+            priority: Some(Priority { high_share: 0.25, is_first: false }),
+            seed,
+            ..testing::options(Arc::new(TwoPhases::default()))
+        };
+        let mut dispatcher = Dispatcher::new(&options);
+        let start = clock::now();
+        dispatcher.open(start);
+        let late = start + Duration::from_secs(60);
+        (0..200).map(|number| dispatcher.next(number % clients, late).unwrap().class).collect()
+    }
+
+    #[test]
+    fn classes_are_the_same_whoever_begins() {
+        for seed in 1..=20 {
+            let one = begun(1, &Arrivals::Closed, seed);
+            assert!(one.contains(&Class::High) && one.contains(&Class::Normal), "seed {seed}");
+            for arrivals in [Arrivals::Closed, Arrivals::Poisson { rate: 100.0 }] {
+                for clients in [1, 7, 100] {
+                    assert_eq!(begun(clients, &arrivals, seed), one, "seed {seed}, {clients}");
+                }
+            }
+        }
+    }
+
+    /// What one connection of a client cannot begin, the client's other connection does, once.
+    #[test]
+    fn a_task_goes_to_the_connection_of_its_class() {
+        let options = LoadOptions {
+            priority: Some(Priority { high_share: 0.5, is_first: true }),
+            ..testing::options(Arc::new(TwoPhases::default()))
+        };
+        let mut dispatcher = Dispatcher::new(&options);
+        assert_eq!(dispatcher.classes(), Class::ALL);
+        let now = clock::now();
+        let mut here = 0;
+        for _ in 0..100 {
+            let connection = ClientConnection { client: 0, class: Class::High };
+            if let Some(task) = dispatcher.next_on(connection, now) {
+                assert_eq!(task.class, Class::High);
+                here += 1;
+            } else {
+                assert_eq!(dispatcher.wait(now, Duration::MAX), Duration::ZERO);
+                let task = dispatcher.due(now).unwrap();
+                assert_eq!((task.client, task.class), (0, Class::Normal));
+            }
+            assert!(dispatcher.due(now).is_none());
+        }
+        assert!((25..=75).contains(&here), "{here}");
+        let normal = ClientConnection { client: 0, class: Class::Normal };
+        while dispatcher.next_on(normal, now).is_some() {}
+        dispatcher.lost(0);
+        assert!(dispatcher.due(now).is_none(), "nobody is there to begin it");
     }
 }

@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | `client` | who, counted from 0 |
 //! | `workload`, `kind` | what |
+//! | `class` | its scheduling class, `high` or `normal` |
 //! | `stage` | `warm-up`, `measured`, or `late` when the measured time was over |
 //! | `scheduled_us` | when it was due, since the clients began, which is before the warm-up |
 //! | `latency_us` | from then to its end, retries included |
@@ -30,6 +31,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 use thiserror::Error;
+use tidegate_gate::Class;
 use tidegate_workload::Ending;
 
 use super::Stage;
@@ -73,6 +75,7 @@ pub(super) struct Record {
     pub(super) client: usize,
     pub(super) workload: &'static str,
     pub(super) kind: &'static str,
+    pub(super) class: Class,
     pub(super) stage: Stage,
     pub(super) scheduled: Instant,
     pub(super) latency: Duration,
@@ -191,7 +194,7 @@ fn write(part: WholeFile, messages: &Receiver<RecorderMessage>) -> Result<(), Re
 }
 
 const NUMBERS: [&str; 3] = ["client", "scheduled_us", "latency_us"];
-const WORDS: [&str; 4] = ["workload", "kind", "stage", "outcome"];
+const WORDS: [&str; 5] = ["workload", "kind", "class", "stage", "outcome"];
 
 fn schema() -> Result<TypePtr, ParquetError> {
     let required = |name: &str, physical, logical| {
@@ -225,8 +228,13 @@ fn write_batch<W: io::Write + Send>(
             column.close()?;
         }
     }
-    let words: [&dyn Fn(&Record) -> &'static str; WORDS.len()] =
-        [&|record| record.workload, &|record| record.kind, &|record| stage(record), &outcome];
+    let words: [&dyn Fn(&Record) -> &'static str; WORDS.len()] = [
+        &|record| record.workload,
+        &|record| record.kind,
+        &|record| record.class.name(),
+        &|record| stage(record),
+        &outcome,
+    ];
     for word in words {
         let mut seen: Vec<(&'static str, ByteArray)> = Vec::new();
         let values: Vec<ByteArray> =
@@ -277,6 +285,7 @@ mod tests {
             client: 3,
             workload: "w",
             kind: if number.is_multiple_of(2) { "even" } else { "odd" },
+            class: if number == 7 { Class::High } else { Class::Normal },
             stage: if number < 10 { Stage::Warmup } else { Stage::Measuring },
             scheduled: began + Duration::from_micros(number),
             latency: Duration::from_millis(2),
@@ -302,7 +311,7 @@ mod tests {
         assert_eq!(
             rows[7],
             "{client: 3, scheduled_us: 7, latency_us: 2000, workload: \"w\", kind: \"odd\", \
-             stage: \"warm-up\", outcome: \"rolled back\"}"
+             class: \"high\", stage: \"warm-up\", outcome: \"rolled back\"}"
         );
         let last = rows.last().unwrap();
         assert!(last.contains(&format!("scheduled_us: {}, ", count - 1)), "{last}");

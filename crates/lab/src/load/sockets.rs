@@ -1,4 +1,8 @@
 //! Clients on sockets: connected, served and counted.
+//!
+//! A client has a connection for each class of the load's transactions, because a proxy knows the
+//! class by the connection; see [`classes`](super::classes). Connections are told apart by number,
+//! which is their token. A client that loses one of them is lost.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use mio::event::Event as Readiness;
 use mio::{Events, Poll};
+use tidegate_gate::Class;
 use tidegate_workload::Failure;
 
+use super::classes::ClientConnection;
 use super::client::{Loss, Shared, SocketClient};
 use super::dispatcher::Dispatcher;
 use super::load_run::{Crowd, Losses};
@@ -40,8 +46,10 @@ struct Connections<'a> {
     poll: Poll,
     /// By token; `None` when not connected.
     clients: Vec<Option<SocketClient>>,
+    /// Those that each client has a connection for.
+    classes: &'static [Class],
     shared: Shared,
-    /// Clients to connect, in order.
+    /// Connections to be made, in order.
     waiting: VecDeque<usize>,
     handshakes: usize,
     /// How many there may be.
@@ -65,13 +73,17 @@ impl<'a> Sockets<'a> {
         connecting: Connecting,
     ) -> Result<Self, LoadError> {
         let now = Instant::now();
+        let dispatcher = Dispatcher::new(options);
+        let classes = dispatcher.classes();
+        let count = options.clients * classes.len();
         let connections = Connections {
             options,
             server,
             poll: Poll::new().map_err(LoadError::Poll)?,
-            clients: (0..options.clients).map(|_| None).collect(),
-            shared: Shared::new(Dispatcher::new(options)),
-            waiting: (0..options.clients).collect(),
+            clients: (0..count).map(|_| None).collect(),
+            classes,
+            shared: Shared::new(dispatcher),
+            waiting: (0..count).collect(),
             handshakes: 0,
             handshakes_max: connecting.at_once.map_or(HANDSHAKES, NonZeroUsize::get),
             logged_in: 0,
@@ -119,7 +131,8 @@ impl Crowd for Sockets<'_> {
     }
 
     fn alive(&self) -> usize {
-        self.connections.logged_in
+        let connections = &self.connections;
+        connections.logged_in.div_ceil(connections.classes.len())
     }
 
     fn busy(&self, now: Instant) -> (usize, Duration) {
@@ -137,13 +150,13 @@ impl Crowd for Sockets<'_> {
     }
 
     fn connects_at_once(&self) -> Option<usize> {
-        Some(self.connections.handshakes_max.min(self.connections.options.clients))
+        Some(self.connections.handshakes_max.min(self.connections.clients.len()))
     }
 }
 
 impl Connections<'_> {
     fn gather(&mut self) -> Result<bool, LoadError> {
-        if self.logged_in == self.options.clients {
+        if self.logged_in == self.clients.len() {
             return Ok(true);
         }
         if Instant::now() >= self.deadline {
@@ -159,7 +172,7 @@ impl Connections<'_> {
             return LoadError::Connect { place: self.server.url.to_string(), reason };
         }
         LoadError::NotAllConnected {
-            connected: self.logged_in,
+            connected: self.logged_in / self.classes.len(),
             clients: self.options.clients,
             timeout: self.connect_timeout,
             reason,
@@ -172,8 +185,8 @@ impl Connections<'_> {
                 break;
             };
             self.handshakes += 1;
-            let application = self.shared.dispatcher.classes().application(index);
-            match SocketClient::open(&self.server, application, &self.poll, index) {
+            let connection = ClientConnection::of(index, self.classes);
+            match SocketClient::open(&self.server, connection, &self.poll, index) {
                 Ok(client) => self.clients[index] = Some(client),
                 Err(error) => self.refused(index, Refusal::Io(error))?,
             }
@@ -195,8 +208,9 @@ impl Connections<'_> {
         Ok(())
     }
 
+    /// Lets each client look for something to do, on its first connection.
     fn start_all(&mut self) {
-        for index in 0..self.clients.len() {
+        for index in (0..self.clients.len()).step_by(self.classes.len()) {
             let Some(client) = &mut self.clients[index] else {
                 continue;
             };
@@ -210,7 +224,9 @@ impl Connections<'_> {
     /// most `longest`.
     fn begin_due(&mut self, longest: Duration) -> Duration {
         let now = Instant::now();
-        while let Some((index, task)) = self.shared.dispatcher.due(now) {
+        while let Some(task) = self.shared.dispatcher.due(now) {
+            let connection = ClientConnection { client: task.client, class: task.class };
+            let index = connection.number(self.classes);
             let Some(Some(client)) = self.clients.get_mut(index) else { continue };
             if let Err(loss) = client.begin(task, &mut self.shared.dispatcher) {
                 self.lost(index, loss);
@@ -283,11 +299,19 @@ impl Connections<'_> {
         self.refused(index, reason)
     }
 
+    /// A client has lost a connection, and leaves with its others.
     fn lost(&mut self, index: usize, loss: Loss) {
         let client = self.clients[index].take();
         self.logged_in -= 1;
+        let number = ClientConnection::of(index, self.classes).client;
+        for class in self.classes {
+            let other = ClientConnection { client: number, class: *class }.number(self.classes);
+            if self.clients[other].take().is_some() {
+                self.logged_in -= 1;
+            }
+        }
         // One that waited for its next transaction is not to be given it.
-        self.shared.dispatcher.lost(index);
+        self.shared.dispatcher.lost(number);
         self.losses.add(|| match (client.and_then(|mut client| client.take_failure()), loss) {
             (Some(failure), _) => failure.to_string(),
             (None, Loss::Closed) => "the server closed the connection".to_owned(),

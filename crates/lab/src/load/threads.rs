@@ -190,8 +190,8 @@ impl Threads {
     /// most `longest`.
     fn begin_due(&mut self, longest: Duration) -> Duration {
         let now = Instant::now();
-        while let Some((client, task)) = self.dispatcher.due(now) {
-            self.begin(client, task);
+        while let Some(task) = self.dispatcher.due(now) {
+            self.begin(task.client, task);
         }
         self.dispatcher.wait(now, longest)
     }

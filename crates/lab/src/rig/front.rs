@@ -9,7 +9,7 @@ use tidegate_gate::{Adjustment, Control};
 use tidegate_runtime::{clock, processors};
 use tidegate_subject::connection::Connector;
 use tidegate_subject::database::{Clients, Database, Gate};
-use tidegate_subject::embedded::{Embedded, Service};
+use tidegate_subject::embedded::{ClassPriorities, Embedded, Service};
 use tidegate_subject::url::Url;
 
 use super::journal::EngineJournal;
@@ -33,8 +33,9 @@ pub(crate) struct FrontOptions<'a> {
     pub(crate) control: Algorithm,
     /// The limit to begin with; `None` is the algorithm's own choice, or the proxy's.
     pub(crate) start: Option<Mpl>,
-    /// Whether the high class of a load goes first; the embedded engine always does that.
-    pub(crate) has_priority: bool,
+    /// Where the high class of a load goes first; elsewhere than at the gate only in the embedded
+    /// engine.
+    pub(crate) priorities: ClassPriorities,
     pub(crate) seed: u64,
 }
 
@@ -65,7 +66,8 @@ impl<'d> Front<'d> {
                 let clients = Mpl::at_least_one(number_of(clients));
                 let control = Algorithm::Fixed(clients);
                 let bounds = Bounds::new(Mpl::ONE, clients)?;
-                serve(store, control, &setting(control, None, bounds), 0, None)?
+                let priorities = ClassPriorities::default();
+                serve(store, control, &setting(control, None, bounds), priorities, 0, None)?
             }
         };
         Ok(Front { route, started })
@@ -81,14 +83,14 @@ impl<'d> Front<'d> {
         let route = match database.clients() {
             Clients::Server(url) if dbms.gate == Gate::Proxy => proxy(&url, options)?,
             Clients::Engine(store) => {
-                let FrontOptions { control, start, seed, journal, .. } = options;
+                let FrontOptions { control, start, seed, journal, priorities, .. } = options;
                 let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(LIMIT_MAX))?;
                 let setting = setting(control, start, bounds);
                 let controlled =
                     Control { algorithm: control, is_observing: false, keep: None, setting };
                 let begin = |path: PathBuf| EngineJournal::begin(&path, &controlled, seed, started);
                 let journal = journal.map(begin).transpose()?;
-                serve(store, control, &setting, seed, journal)?
+                serve(store, control, &setting, priorities, seed, journal)?
             }
             Clients::Server(_) | Clients::Threads(_) => return Err(RigError::NoGate(dbms.name)),
         };
@@ -116,7 +118,8 @@ impl FrontOptions<'_> {
 
 fn proxy<'d>(server: &Url, options: FrontOptions<'_>) -> Result<Route<'d>, RigError> {
     let arguments = options.arguments();
-    let FrontOptions { tidegate, log, journal, has_priority, .. } = options;
+    let FrontOptions { tidegate, log, journal, priorities, .. } = options;
+    let has_priority = priorities.gate;
     let options = ProxyOptions { tidegate, log, journal, has_priority, arguments };
     Ok(Route::Proxy(Proxy::start(server, options)?))
 }
@@ -139,6 +142,7 @@ fn serve<'d>(
     store: &'d Embedded,
     control: Algorithm,
     setting: &Setting,
+    priorities: ClassPriorities,
     seed: u64,
     journal: Option<EngineJournal>,
 ) -> Result<Route<'d>, RigError> {
@@ -148,7 +152,7 @@ fn serve<'d>(
             journal.add(adjustment);
         }
     };
-    let service = store.serve(control, setting, seed, Box::new(observer))?;
+    let service = store.serve(control, setting, priorities, seed, Box::new(observer))?;
     Ok(Route::Engine(service, journal))
 }
 
@@ -209,7 +213,7 @@ mod tests {
             journal: None,
             control: Algorithm::Vegas,
             start: Some(Mpl::at_least_one(64)),
-            has_priority: false,
+            priorities: ClassPriorities::default(),
             seed: 7,
         };
         let expected = ["--log-level=warn", "--seed=7", "--control=vegas", "--start-mpl=64"];

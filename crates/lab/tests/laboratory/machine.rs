@@ -25,7 +25,8 @@ const WORKLOAD: &str = "\n[workload]\nkind = \"tpcb\"\nscale = 1\n";
 /// The lines of exported tables, by the table's name.
 type Tables = BTreeMap<&'static str, Vec<Vec<String>>>;
 
-const TABLES: [&str; 6] = ["executions", "intervals", "histograms", "kinds", "phases", "limits"];
+const TABLES: [&str; 7] =
+    ["executions", "intervals", "histograms", "kinds", "phases", "limits", "classes"];
 
 /// Runs an experiment and returns its tables.
 fn run(text: &str) -> Tables {
@@ -41,7 +42,11 @@ fn run(text: &str) -> Tables {
 
 /// Returns a column of the executions, as numbers.
 fn column(tables: &Tables, name: &str) -> Vec<f64> {
-    let [header, lines @ ..] = &tables["executions"][..] else { panic!("a table has a head") };
+    numbers(&tables["executions"], name)
+}
+
+fn numbers(table: &[Vec<String>], name: &str) -> Vec<f64> {
+    let [header, lines @ ..] = table else { panic!("a table has a head") };
     let at = header.iter().position(|column| column == name).unwrap();
     lines.iter().map(|line| line[at].parse().unwrap()).collect()
 }
@@ -85,4 +90,27 @@ fn a_controller_works_in_virtual_time() {
     let (one, other) = (run(&text), run(&text));
     assert!(one["limits"].len() > 2, "{:?}", one["limits"]);
     assert_eq!(one["limits"], other["limits"]);
+}
+
+/// A tenth of the transactions is of the high class. TPC-C needs the only processor, and locks of
+/// five warehouses. Each priority makes the high class faster and the normal class slower, and so
+/// do both together.
+#[test]
+fn each_priority_serves_the_high_class_at_the_cost_of_the_other() {
+    let factors = "[factors]\nhigh = 10\ngate = [false]\nlocks = [false, true]\n\
+                   processors = [false, true]\n\n[subject.embedded-in-virtual-time]\n\
+                   settings = { log_disk = \"none\", statement_ns = \"400000\" }\n\n[workload]\n\
+                   kind = \"tpcc\"\nwarehouses = 5\nitems = 200\ncustomers = 30\n";
+    let head = HEAD.replace("ctl = \"2s\"", "ctl = \"20s\"");
+    let text = format!("{head}scenario = \"priority\"\nmpl = [30]\nclients = 30\n\n{factors}");
+    let (one, other) = (run(&text), run(&text));
+    assert_eq!(one["classes"], other["classes"]);
+    let means = numbers(&one["classes"], "mean_ms");
+    let [none, processors, locks, both] = means.as_chunks::<2>().0 else { panic!("{means:?}") };
+    for with in [processors, locks, both] {
+        assert!(with[0] < 0.8 * none[0] && with[1] > 1.01 * none[1], "{none:?}, {with:?}");
+    }
+    let counts = numbers(&one["classes"], "transactions");
+    let mut shares = counts.as_chunks::<2>().0.iter().map(|[high, normal]| high / (high + normal));
+    assert!(shares.all(|share| (0.07..0.13).contains(&share)), "{counts:?}");
 }

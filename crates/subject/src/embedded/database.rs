@@ -5,11 +5,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tidegate_engine::disk::IoMode;
+use tidegate_engine::lock::LockSettings;
 use tidegate_engine::{FORMAT_VERSION, StoreOptions};
 use tidegate_workload::Dialect;
 use tidegate_workload::workload::Workload;
 
-use super::{Embedded, EmbeddedError, Isolation, Options, Probe};
+use super::{Embedded, EmbeddedError, Isolation, LockPriorities, Options, Probe};
 use crate::database::{Clients, Database, DatabaseError, Dbms, Gate};
 use crate::settings::{SettingError, Settings, unknown, wrong};
 
@@ -31,26 +32,51 @@ pub static DBMS: Dbms = Dbms {
     start_at: |url, _| Err(DatabaseError::Other(format!("embedded is not at {url}, but here"))),
 };
 
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            // Small next to the usual tables, so that pages compete for it.
+            buffer_bytes: 8 << 20,
+            isolation: Isolation::Serializable,
+            lock_priorities: LockPriorities::Ignored,
+        }
+    }
+}
+
 impl Options {
     /// Returns the options that settings say.
     pub(crate) fn new(settings: &Settings) -> Result<Self, SettingError> {
-        let isolation = settings.isolation()?.unwrap_or(Isolation::Serializable);
-        // Small next to the usual tables, so that pages compete for it.
-        let mut buffer_bytes = 8 << 20;
+        let mut options = Options::default();
+        options.isolation = settings.isolation()?.unwrap_or(options.isolation);
         for (name, value) in &settings.named {
             if name != "buffer_bytes" {
                 return Err(unknown("the embedded engine", name, "buffer_bytes"));
             }
-            buffer_bytes = value.parse().map_err(|_| wrong(name, value, "a number of bytes"))?;
+            options.buffer_bytes =
+                value.parse().map_err(|_| wrong(name, value, "a number of bytes"))?;
         }
-        Ok(Options { buffer_bytes, isolation })
+        if settings.preempt_on_wait {
+            options.lock_priorities = LockPriorities::PreemptOnWait;
+        }
+        Ok(options)
     }
 
     /// Returns the engine's options for a store with these.
     pub(super) fn of_store(self) -> StoreOptions {
+        let StoreOptions { locks, buffer_bytes_max, .. } = StoreOptions::default();
         StoreOptions::default()
+            .locks(LockSettings { priorities: self.lock_priorities, ..locks })
             .buffer_bytes(self.buffer_bytes)
-            .buffer_bytes_max(self.buffer_bytes.max(StoreOptions::default().buffer_bytes_max))
+            .buffer_bytes_max(self.buffer_bytes.max(buffer_bytes_max))
+    }
+
+    /// Returns what priorities do in lock queues, in a word.
+    #[must_use]
+    pub fn lock_priorities_name(self) -> &'static str {
+        match self.lock_priorities {
+            LockPriorities::Ignored => "ignored",
+            LockPriorities::PreemptOnWait => "preempt-on-wait",
+        }
     }
 }
 
@@ -95,6 +121,7 @@ impl Database for Embedded {
             ("buffer", buffer.as_str()),
             ("isolation", isolation.as_str()),
             ("durability", "synced"),
+            ("lock_priorities", self.options.lock_priorities_name()),
             ("io", io),
         ];
         Ok(settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())

@@ -83,7 +83,7 @@ impl MachineOptions {
                 _ => set_cost(&mut hardware.costs, name, value)?,
             }
         }
-        let of_store = Settings { named: of_store, isolation: settings.isolation.clone() };
+        let of_store = Settings { named: of_store, ..settings.clone() };
         Ok(MachineOptions { store: Options::new(&of_store)?, hardware })
     }
 }
@@ -137,7 +137,7 @@ mod tests {
 
     fn options(named: &[(&str, &str)]) -> Result<MachineOptions, SettingError> {
         let named = named.iter().map(|&(name, value)| (name.into(), value.into())).collect();
-        MachineOptions::new(&Settings { named, isolation: None }, 3)
+        MachineOptions::new(&Settings { named, ..Settings::default() }, 3)
     }
 
     #[test]

@@ -90,11 +90,11 @@ impl std::fmt::Debug for Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::embedded::{Embedded, Isolation, Options};
+    use crate::embedded::{Embedded, Options};
 
     #[test]
     fn trees_are_seen_and_settings_changed() {
-        let options = Options { buffer_bytes: 1 << 20, isolation: Isolation::Serializable };
+        let options = Options { buffer_bytes: 1 << 20, ..Options::default() };
         let database = Embedded::start(options).unwrap();
         let tree = database.store.create_tree("t").unwrap();
         assert_ne!(tree.split_policy(), SplitPolicy::Half);

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use tidegate_gate::Class;
 use tidegate_subject::connection::LoadError;
 use tidegate_subject::database::Database;
-use tidegate_subject::embedded::{Done, Embedded, EmbeddedError, RequestError, Service};
+use tidegate_subject::embedded::{
+    ClassPriorities, Done, Embedded, EmbeddedError, RequestError, Service,
+};
 use tidegate_workload::pgbench::{Scale, Sums};
 use tidegate_workload::point_select::PointSelect;
 use tidegate_workload::thrash::{Options as Ranges, Thrash};
@@ -24,7 +26,8 @@ const SEED: u64 = 20_170_611;
 /// The engine's server with a fixed limit.
 fn serve(store: &Embedded, limit: u32) -> Service<'_> {
     let (algorithm, setting) = fixed(limit);
-    store.serve(algorithm, &setting, SEED, Box::new(|_| ())).unwrap()
+    let (priorities, observer) = (ClassPriorities::default(), Box::new(|_: &_| ()));
+    store.serve(algorithm, &setting, priorities, SEED, observer).unwrap()
 }
 
 /// Asks for so many transactions at once, and waits for what became of them.

@@ -31,7 +31,7 @@ use std::sync::atomic::AtomicBool;
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_subject::connection::{self, Transactional};
-use tidegate_subject::embedded::{Embedded, Isolation, Options};
+use tidegate_subject::embedded::{Embedded, Options};
 use tidegate_workload::workload::{Depth, Transaction, Workload};
 use tidegate_workload::{Connection, Ending, Failure, Reply, Statement, Value, Wants};
 
@@ -66,7 +66,7 @@ fn assert_consistent(
 
 /// Starts a small store of the embedded engine.
 fn store() -> Embedded {
-    Embedded::start(Options { buffer_bytes: 4 << 20, isolation: Isolation::Serializable }).unwrap()
+    Embedded::start(Options { buffer_bytes: 4 << 20, ..Options::default() }).unwrap()
 }
 
 /// Returns a fixed limit, and what the engine's server is set to with it.

@@ -51,6 +51,13 @@ pub struct Recipe {
     pub treatment: Treatment,
 }
 
+impl Recipe {
+    /// Returns whether the high class goes first in lock queues.
+    pub(super) fn has_locks(&self) -> bool {
+        self.treatment.priority.is_some_and(|priority| priority.locks)
+    }
+}
+
 /// A scenario's own keys in an experiment file.
 pub(super) trait ScenarioFactors: DeserializeOwned + Clone + Default {
     const NAME: &'static str;

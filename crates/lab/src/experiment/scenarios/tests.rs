@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Recipe;
 use crate::experiment::treatment::{Admission, ArrivalSpec, Exchange, Split};
-use crate::experiment::{Choice, parse};
+use crate::experiment::{Choice, Plan, parse};
 
 fn recipes(text: &str) -> Result<Vec<Recipe>, String> {
     let head = "name = \"x\"\nsubjects = [\"simulated\"]\nctl = \"1s\"";
@@ -86,8 +86,56 @@ fn priority_is_given_and_then_not() {
     for Recipe { treatment, .. } in &recipes {
         assert_eq!(treatment.admission, Admission::Limit { clients: 20 });
         assert_eq!(treatment.arrivals, ArrivalSpec::Poisson(50.0));
-        assert_eq!(treatment.high_clients(20), 5);
+        assert_eq!(treatment.priority.map(|share| share.high_percent), Some(25.0));
     }
+}
+
+#[test]
+fn each_place_of_a_priority_is_varied_with_each_other() {
+    let text = "scenario = \"priority\"\nmpl = [4]\nclients = 20\n[factors]\ngate = [false]\n\
+                locks = [false, true]\nprocessors = [false, true]";
+    assert_eq!(
+        described(text),
+        [
+            "20 clients, 10 % apart but not first",
+            "20 clients, 10 % first on processors",
+            "20 clients, 10 % first in lock queues",
+            "20 clients, 10 % first in lock queues and on processors",
+        ]
+    );
+}
+
+/// Priorities past the gate are refused on subjects that have none, by their line.
+#[test]
+fn priorities_are_for_subjects_that_have_them() {
+    let of = |subject: &str, factor: &str| {
+        let text = format!(
+            "name = \"x\"\nsubjects = [\"{subject}\"]\nctl = \"1s\"\nscenario = \"priority\"\n\
+             mpl = [4]\nclients = 9\n[workload]\nkind = \"tpcb\"\n[factors]\n{factor} = [true]"
+        );
+        parse(Path::new("e.toml"), &text, &Choice::default())
+    };
+    for (subject, factor, expected) in [
+        ("postgres", "gate", None),
+        ("postgres", "locks", Some("line 10: `factors.locks`: only the embedded engine")),
+        ("postgres", "processors", Some("line 10: `factors.processors`: ")),
+        ("embedded", "locks", None),
+        ("embedded", "processors", Some("only a machine in virtual time has them, not embedded")),
+        ("embedded-in-virtual-time", "locks", None),
+        ("embedded-in-virtual-time", "processors", None),
+        ("simulated", "locks", None),
+    ] {
+        let error = of(subject, factor).err().map(|error| error.to_string());
+        match (&error, expected) {
+            (None, None) => {}
+            (Some(error), Some(part)) => assert!(error.contains(part), "{error}"),
+            _ => panic!("{subject}, {factor}: {error:?}"),
+        }
+    }
+    // The settings of the subject of a run say whether its lock queues know priorities.
+    let plan = |factor| Plan::new(&of("embedded", factor).unwrap()).runs.swap_remove(0);
+    assert!(plan("locks").subject.settings.preempt_on_wait);
+    assert!(!plan("gate").subject.settings.preempt_on_wait);
 }
 
 #[test]
@@ -136,6 +184,19 @@ fn what_does_not_fit_is_refused() {
             "scenario = \"priority\"\nmpl = [4]\nclients = 5\n[factors]\n\
              arrivals = { constant = 1e-20 }",
             "line 8: `factors.arrivals`: give a number from 1e-7",
+        ),
+        (
+            "scenario = \"priority\"\nmpl = [4]\nclients = 5\n[factors]\nlocks = []",
+            "line 8: `factors.locks`: give [true], [false], or both, each once",
+        ),
+        (
+            "scenario = \"priority\"\nmpl = [4]\nclients = 5\n[factors]\ngate = [true, true]",
+            "line 8: `factors.gate`: give [true], [false], or both, each once",
+        ),
+        ("scenario = \"priority\"\nmpl = [4]\nclients = 5\n[factors]\nprocessors = true", "line 8"),
+        (
+            "scenario = \"priority\"\nmpl = [4]\nclients = 5\n[factors]\nhigh = 1e-9",
+            "line 8: `factors.high`: give a number from 0.001 to 100",
         ),
         ("scenario = \"thrash\"\nmpl = [4]", "has its own workload"),
     ] {
