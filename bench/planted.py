@@ -190,12 +190,15 @@ PLANTS = [
         "        let expired = if is_woken { None } else { None };\n",
         SERVER,
     ),
+    # This one was in the source: the schedules found it.
     Plant(
-        "server-worker-leaves-job",
-        "a worker that was idle for too long ends without a look at what came in that moment",
+        "server-worker-counted-out-late",
+        "a worker decides to end under the pool's lock, and is counted out under it later",
         "crates/engine-server/src/pool.rs",
-        "            if is_over && state.ready.is_empty() {\n",
-        "            if is_over {\n",
+        "            if is_over && state.ready.is_empty() {\n                state.workers -= 1;\n",
+        "            if is_over && state.ready.is_empty() {\n"
+        "                drop(state);\n"
+        "                self.state.lock().workers -= 1;\n",
         SERVER,
     ),
     Plant(
@@ -267,6 +270,7 @@ def run_test(plant: Plant, variables: dict[str, str]) -> str:
     return text
 
 
+PANIC = re.compile(r"panicked at [^\n]*\n([^\n]*)")
 LOOM_FAILURE = re.compile(r"thread '([^']*)' [^\n]*panicked at [^\n]*\n([^\n]*)")
 FAILURE = re.compile(r"\n([^\n]*): schedule (\d+) of \d+ fails by ([\w:]+): ([^\n]*)")
 
@@ -293,6 +297,8 @@ def find(plant: Plant, schedules: int) -> str:
         program, number, strategy, message = found.groups()
         again = FAILURE.search(run_test(plant, {"TIDEGATE_SCHEDULE": strategy}))
         same = "yes" if again and again.groups()[2:] == (strategy, message) else "**no**"
+        if message.startswith("a task has panicked"):
+            message = PANIC.search(text).group(1)
         message = message.replace("|", "/")[:90]
         return f"| {plant.name} | {plant.what} | {program} | {number} | {same} | {message} |"
     finally:

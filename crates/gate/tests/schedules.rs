@@ -165,7 +165,7 @@ fn no_permit_is_lost_in_any_drawn_schedule() {
 }
 
 #[test]
-#[ignore = "soak: 20,000 schedules"]
+#[ignore = "soak: 50,000 schedules"]
 fn no_permit_is_lost_in_many_drawn_schedules() {
-    println!("{}", explore("gate, permits", 20_000, permits));
+    println!("{}", explore("gate, permits", 50_000, permits));
 }

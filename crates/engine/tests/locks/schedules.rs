@@ -218,9 +218,9 @@ fn lockers_keep_the_rules_in_every_drawn_schedule() {
 }
 
 #[test]
-#[ignore = "soak: 4,000 schedules of each program"]
+#[ignore = "soak: 20,000 schedules of each program"]
 fn lockers_keep_the_rules_in_many_drawn_schedules() {
     for (name, program) in PROGRAMS {
-        println!("{}", explore(name, 4_000, program));
+        println!("{}", explore(name, 20_000, program));
     }
 }

@@ -141,9 +141,9 @@ fn what_is_confirmed_is_durable_in_every_drawn_schedule() {
 }
 
 #[test]
-#[ignore = "soak: 10,000 schedules of each program"]
+#[ignore = "soak: 20,000 schedules of each program"]
 fn what_is_confirmed_is_durable_in_many_drawn_schedules() {
     for (name, program) in PROGRAMS {
-        println!("{}", explore(name, 10_000, program));
+        println!("{}", explore(name, 20_000, program));
     }
 }

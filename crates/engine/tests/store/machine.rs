@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_engine::disk::{Disk, MemoryDisk, TimedDisk};
-use tidegate_engine::wal::{LogId, LogSettings};
-use tidegate_engine::{PageSize, Store, StoreOptions, TreeHandle, TxnError, TxnOptions};
+use tidegate_engine::wal::LogId;
+use tidegate_engine::{Store, StoreOptions, TreeHandle, TxnError, TxnOptions};
 use tidegate_runtime::work::{Costs, Operation};
-use tidegate_runtime::{Hardware, Machine, Report, Service, Strategy, clock, search, thread};
+use tidegate_runtime::{Hardware, Machine, Report, Service, clock, explore, thread};
 
 use crate::{Random, options};
 
@@ -221,34 +221,20 @@ fn a_lock_time_out_takes_its_time() {
 }
 
 /// Transfers under schedules that switch at each lock, wake-up and look at the clock.
-fn scheduled(seeds: std::ops::Range<u64>) {
-    let strategies = seeds.flat_map(|seed| {
-        let priorities = Strategy::Priorities { seed, changes: 3, steps: 3_000 };
-        [Strategy::Random { seed }, priorities]
-    });
-    let found = search(strategies, || {
-        let load = Load { clients: 3, transfers: 3, hot: 3, work: Duration::ZERO, seed: 5 };
-        let options = StoreOptions::default()
-            .locks(tidegate_engine::lock::LockSettings { buckets: 64, ..Default::default() })
-            .page_size(PageSize::new(4_096).unwrap())
-            .buffer_bytes(64 * 4_096)
-            .buffer_bytes_max(64 * 4_096)
-            .log(LogSettings { segment_bytes: 256 << 10, ..LogSettings::default() })
-            .background(false);
-        run_clients(&Arc::new(MemoryDisk::new()), &options, load);
-    });
-    found.unwrap();
+fn transfers() {
+    let load = Load { clients: 3, transfers: 3, hot: 3, work: Duration::ZERO, seed: 5 };
+    run_clients(&Arc::new(MemoryDisk::new()), &options().io_writers(2), load);
 }
 
 #[test]
 fn drawn_schedules_find_no_error() {
-    scheduled(0..10);
+    println!("{}", explore("store, transfers", 20, transfers));
 }
 
 #[test]
-#[ignore = "soak: 20,000 schedules"]
+#[ignore = "soak: 5,000 schedules"]
 fn many_drawn_schedules_find_no_error() {
-    scheduled(0..10_000);
+    println!("{}", explore("store, transfers", 5_000, transfers));
 }
 
 /// What the engine counts is paid with processor time before the locks are released.
