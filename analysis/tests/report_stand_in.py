@@ -28,6 +28,13 @@ COLUMNS: Mapping[str, list[str]] = {
     for name, table in TABLES.items()
 }
 
+#: Whose rows are those of the latest analysis.
+_LATEST = {
+    "latest_points": "points",
+    "latest_drops": "drops",
+    "latest_posteriors": "thrashing_posteriors",
+}
+
 
 class StandIn:
     """What the report asks of results, answered from frames."""
@@ -39,7 +46,7 @@ class StandIn:
 
     def __getattr__(self, name: str) -> Any:
         frames = self.__dict__.get("frames", {})
-        name = {"latest_points": "points", "latest_drops": "drops"}.get(name, name)
+        name = _LATEST.get(name, name)
         if name not in frames:
             raise AttributeError(name)
 

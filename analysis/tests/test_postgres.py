@@ -108,9 +108,9 @@ def copy(store: Path, url: str) -> None:
             for statement in step
             if statement.startswith("CREATE TABLE") and (name := statement.split()[2]) in kept
         ]
-        # A point names its analysis, whose table came later.
-        made_in_order.remove("thrashing_point")
-        for table in [*made_in_order, "thrashing_point", "schema_version"]:
+        # A point names its analysis, whose table came later, and a posterior its point.
+        last = ("thrashing_point", "thrashing_posterior", "thrashing_outcome", "schema_version")
+        for table in [*(name for name in made_in_order if name not in last), *last]:
             rows = from_file.execute(f"SELECT * FROM {table}")
             marks = ", ".join("%s" for _ in rows.description)
             with to.cursor() as cursor:

@@ -191,6 +191,11 @@ class Results:
         "thrashing_points", "Return the thrashing points of all analyses."
     )
 
+    thrashing_posteriors = _of_experiment(
+        "thrashing_posteriors",
+        "Return how probable each outcome of each thrashing point is; nothing before version 7.",
+    )
+
     def latest_points(self, experiment: int | None = None) -> pd.DataFrame:
         """Return the thrashing points of each experiment's latest analysis.
 
@@ -203,6 +208,12 @@ class Results:
         never = ~points["experiment"].isin(latest.index)
         last = ~points.duplicated(_BATCHSET, keep="last")
         return points[of_latest | (never & last)].reset_index(drop=True)
+
+    def latest_posteriors(self, experiment: int | None = None) -> pd.DataFrame:
+        """Return the outcomes, with their probabilities, of the points of `latest_points`."""
+        found = self.thrashing_posteriors(experiment)
+        latest = found["point"].isin(self.latest_points(experiment)["id"])
+        return found[latest].reset_index(drop=True)
 
     def latest_drops(self, experiment: int | None = None) -> pd.DataFrame:
         """Return what each experiment's latest analysis dropped, and why."""
@@ -265,6 +276,23 @@ class Results:
             rule=found["rule"],
         )
         return shapes.check(table, shapes.SAMPLES, f"samples of {self._of(experiment)}")
+
+    def outcomes(self, samples: pd.DataFrame) -> pd.DataFrame | None:
+        """Return what the thrashing points of samples may be, as `censored.regress` takes them.
+
+        A row for each outcome of each sample: `sample`, its place in `samples` from 0; `low` and
+        `high`, as in samples; `prior` and `probability`. `None` where a sample has no posterior:
+        analysed before schema version 7.
+
+        - samples: What `samples` gave, or some of its rows.
+        """
+        found = [self.latest_posteriors(int(number)) for number in samples["experiment"].unique()]
+        places = samples[_BATCHSET].assign(sample=np.arange(len(samples)))
+        table = places.merge(pd.concat(found), on=_BATCHSET)
+        if table["sample"].nunique() < len(samples):
+            return None
+        table["high"] = table["high"].fillna(np.inf)
+        return table[["sample", "low", "high", "prior", "probability"]]
 
     def curves(
         self, experiment: int | None = None, *, executions: pd.DataFrame | None = None

@@ -19,8 +19,15 @@ from tidegate_analysis.censored._design import (
     full_rank,
     intervals,
     some_thrashed,
+    uncertain,
 )
-from tidegate_analysis.censored._families import ERRORS, Distribution, Maximum, maximise
+from tidegate_analysis.censored._families import (
+    ERRORS,
+    Candidates,
+    Distribution,
+    Maximum,
+    maximise,
+)
 from tidegate_analysis.censored._predictor import (
     CensoredKeywords,
     CensoredOptions,
@@ -130,13 +137,22 @@ class _Scaled:
     high: Array
     back: Array
     shift: Array
+    candidates: Candidates | None
 
-    def fit(self, distribution: Distribution, rows: Codes | None = None) -> Maximum:
-        """Return the maximum in the scaled parameters, over all rows or some."""
-        chosen = slice(None) if rows is None else rows
+    def fit(self, distribution: Distribution, samples: Codes | None = None) -> Maximum:
+        """Return the maximum in the scaled parameters, over all samples or some."""
+        rows, candidates = self.of(samples)
         return maximise(
-            ERRORS[distribution], self.matrix[chosen], self.low[chosen], self.high[chosen]
+            ERRORS[distribution], self.matrix[rows], self.low[rows], self.high[rows], candidates
         )
+
+    def of(self, samples: Codes | None) -> tuple[Codes, Candidates | None]:
+        """Return the rows of all samples or some, and of which each is where they have several."""
+        if samples is None:
+            return np.arange(len(self.matrix)), self.candidates
+        if self.candidates is None:
+            return samples, None
+        return self.candidates.take(samples)
 
 
 def regress(
@@ -144,6 +160,7 @@ def regress(
     on: Sequence[str],
     *,
     distribution: Distribution | Literal["best"] = "best",
+    outcomes: pd.DataFrame | None = None,
     **options: Unpack[CensoredKeywords],
 ) -> CensoredRegression:
     """Regress the thrashing point on columns, with TP = inf as censored and not as missing.
@@ -152,6 +169,8 @@ def regress(
     - on: Columns: numbers, yes/no, or texts (as dummies; ``dbms`` among them is a fixed effect).
     - distribution: Of the error; ``best`` takes the accelerated failure time model of the smallest
       AIC and says so in `notes`. ``gaussian`` is the tobit model on the MPL itself.
+    - outcomes: What each thrashing point may be, where it is uncertain, such as `Results.outcomes`
+      gives; see below. The samples' own `low` and `high` are not looked at then.
     - **options: The fields of `CensoredOptions`.
 
     Raises `SampleError`: all samples are censored, a column is constant or tells thrashing
@@ -160,9 +179,22 @@ def regress(
     TP in [low, high) contributes ``F(high) - F(low)``, TP = inf contributes ``1 - F(low)``
     (Klein and Moeschberger, *Survival Analysis*, 2nd ed., Sections 3.5 and 12). The intervals do
     not know that the AIC chose the distribution.
+
+    A sample whose point is uncertain contributes the sum over its outcomes k of ``(F(high_k) -
+    F(low_k)) · probability_k / prior_k``. By Bayes' rule the ratio is the likelihood of its
+    measurements under the outcome, so the sum is the likelihood of the coefficients given the
+    measurements: an uncertain point counts for less, one that is certain for what it did before,
+    and the prior of the curve, which knows nothing of columns, is taken out again. (Points drawn
+    from the posteriors, as in multiple imputation, would pull coefficients to 0, since they are
+    drawn without the columns.) It is assumed that columns change a curve through its point only.
     """
     chosen = CensoredOptions(**options)
     found = intervals(samples, chosen.low, chosen.high)
+    candidates = None
+    thrashed = int(found.thrashed.sum())
+    if outcomes is not None:
+        found, candidates = uncertain(outcomes, len(samples))
+        thrashed = round(float(outcomes.loc[np.isfinite(outcomes["high"]), "probability"].sum()))
     some_thrashed(found)
     plan = design(samples, on, chosen.nonlinear, chosen.knots)
     full_rank(plan, len(samples), len(plan.names) + 1)
@@ -170,12 +202,12 @@ def regress(
     fits = {
         name: (scaled, scaled.fit(name))
         for name in (AFT if distribution == "best" else (checked_distribution(distribution),))
-        for scaled in [_scaled(plan, found, name)]
+        for scaled in [_scaled(plan, found, name, candidates)]
     }
     choices = _choices(fits, len(plan.names) + 1)
     name: Distribution = choices["distribution"].iloc[0]
     scaled, maximum = fits[name]
-    notes = _notes(found, choices)
+    notes = _notes(found, choices) if candidates is None else _notes(None, choices)
     covariance = np.linalg.inv(maximum.information).astype(np.float64)
     if codes is not None:
         if chosen.errors == "sandwich":
@@ -189,7 +221,7 @@ def regress(
         covariance=scaled.back @ covariance @ scaled.back.T,
         degrees=of_coefficients(plan, codes, np.inf),
         level=chosen.level,
-        thrashed=int(found.thrashed.sum()),
+        thrashed=thrashed,
         clusters=None if codes is None else _clusters.count(codes),
         notes=notes,
         choices=choices,
@@ -213,7 +245,12 @@ def outcome(found: Intervals, distribution: Distribution) -> tuple[Array, Array]
         return np.log(found.low), np.log(found.high)
 
 
-def _scaled(plan: CensoredDesign, found: Intervals, distribution: Distribution) -> _Scaled:
+def _scaled(
+    plan: CensoredDesign,
+    found: Intervals,
+    distribution: Distribution,
+    candidates: Candidates | None,
+) -> _Scaled:
     low, high = outcome(found, distribution)
     middle = np.where(np.isfinite(low), low, high)
     centre, spread = float(middle.mean()), float(middle.std()) or 1.0
@@ -224,11 +261,12 @@ def _scaled(plan: CensoredDesign, found: Intervals, distribution: Distribution) 
     shift = np.zeros(count + 1)
     shift[0], shift[-1] = centre, np.log(spread)
     return _Scaled(
-        matrix=matrix,
+        matrix=matrix if candidates is None else matrix[candidates.sample],
         low=(low - centre) / spread,
         high=(high - centre) / spread,
         back=back,
         shift=shift,
+        candidates=candidates,
     )
 
 
@@ -241,7 +279,7 @@ def _choices(fits: Mapping[Distribution, tuple[_Scaled, Maximum]], parameters: i
     return table.sort_values("aic", ignore_index=True)
 
 
-def _notes(found: Intervals, choices: pd.DataFrame) -> tuple[str, ...]:
+def _notes(found: Intervals | None, choices: pd.DataFrame) -> tuple[str, ...]:
     notes = []
     if len(choices) > 1:
         rest = ", ".join(
@@ -251,13 +289,14 @@ def _notes(found: Intervals, choices: pd.DataFrame) -> tuple[str, ...]:
             f"AIC chose {choices['distribution'].iloc[0]} ({choices['aic'].iloc[0]:.1f}) over "
             f"{rest}; the intervals do not know of the choice"
         )
-    if found.thrashed.all():
+    if found is not None and found.thrashed.all():
         notes.append("every sample thrashed: nothing is censored at the largest MPL")
     return tuple(notes)
 
 
-def _without(scaled: _Scaled, distribution: Distribution, rows: Codes) -> Array:
-    """Return the parameters from these rows alone."""
+def _without(scaled: _Scaled, distribution: Distribution, samples: Codes) -> Array:
+    """Return the parameters from these samples alone."""
+    rows, _ = scaled.of(samples)
     matrix = scaled.matrix[rows]
     advice = "use errors='sandwich', or leave out the column that one cluster alone decides"
     if np.linalg.matrix_rank(matrix) < matrix.shape[1] or not np.isfinite(scaled.high[rows]).any():
@@ -265,7 +304,7 @@ def _without(scaled: _Scaled, distribution: Distribution, rows: Codes) -> Array:
             "with one cluster left out, a column is constant or nothing thrashed", advice
         )
     try:
-        return scaled.fit(distribution, rows).parameters
+        return scaled.fit(distribution, samples).parameters
     except SampleError as error:
         raise SampleError(f"with one cluster left out, {error.problem}", advice) from error
 

@@ -29,11 +29,13 @@ def compare(
     scale: Scale = "log",
     distribution: Distribution | Literal["best"] = "best",
     tp: str = "TP",
+    outcomes: pd.DataFrame | None = None,
     **options: Unpack[CensoredKeywords],
 ) -> pd.DataFrame:
     """Return least squares over the thrashing samples beside the censored regression over all.
 
-    - samples, on, distribution, **options: As for `regress`.
+    - samples, on, distribution, outcomes, **options: As for `regress`. Least squares take the
+      samples' own TP, whatever else it may be.
     - scale: ``log``: both are of log TP, so a coefficient is a change of log MPL. ``mpl``: both are
       of TP, as the study's regression is, and the distribution is ``gaussian`` (tobit).
 
@@ -44,7 +46,7 @@ def compare(
     """
     family = _family(scale, distribution)
     plain = naive(samples, on, logarithm=scale == "log", tp=tp, **options)
-    full = regress(samples, on, distribution=family, **options)
+    full = regress(samples, on, distribution=family, outcomes=outcomes, **options)
     wanted = ["estimate", "low", "high", "p"]
     left = plain.to_frame().set_index("term")[wanted]
     right = full.to_frame().set_index("term")[wanted]

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tidegate_analysis._columns import Array, Codes, Flags, codes, column, is_numeric, numbers
+from tidegate_analysis.censored._families import Candidates
 from tidegate_analysis.errors import SampleError
 
 
@@ -63,6 +64,32 @@ def intervals(samples: pd.DataFrame, low: str = "low", high: str = "high") -> In
             f"give `{low}` the largest MPL that was measured, or leave the sample out",
         )
     return found
+
+
+def uncertain(outcomes: pd.DataFrame, samples: int) -> tuple[Intervals, Candidates]:
+    """Return the intervals that points of samples may be in, and how far each is favoured.
+
+    - outcomes: `sample`, the place of its sample from 0; `low`, `high`, `prior`, `probability`.
+    - samples: How many samples there are.
+
+    Raises `SampleError`: a sample has no outcome, or what it has are no probabilities.
+    """
+    table = outcomes[outcomes["probability"] > 0].sort_values("sample", kind="stable")
+    found = intervals(table)
+    sample = numbers(table, "sample").astype(np.intp)
+    if not np.array_equal(np.unique(sample), np.arange(samples)):
+        raise SampleError(
+            f"the outcomes are of other samples than the {samples} that are regressed",
+            "give outcomes of these: `Results.outcomes` makes them",
+        )
+    prior, probability = numbers(table, "prior"), numbers(table, "probability")
+    sums = np.bincount(sample, weights=probability)
+    if (prior <= 0).any() or (prior > 1).any() or np.abs(sums - 1).max() > 1e-6:
+        raise SampleError(
+            "`prior` or `probability` of the outcomes are no probabilities",
+            "give priors above 0, and probabilities of each sample that are 1 together",
+        )
+    return found, Candidates(sample, np.log(probability) - np.log(prior))
 
 
 def some_thrashed(found: Intervals) -> None:

@@ -106,9 +106,10 @@ def _steps(counts: pd.DataFrame) -> Table:
 
 
 def _points(view: View) -> Table:
-    """Return the thrashing points."""
+    """Return the thrashing points, each with how certain it is."""
     labels = view.batchsets.set_index(BATCHSET)["label"].to_dict()
     points = view.points.sort_values(BATCHSET)
+    certain = {number: _certainty(found) for number, found in view.posteriors.groupby("point")}
     rows = []
     for row in records(points):
         thrashes = not pd.isna(row["high"])
@@ -118,6 +119,7 @@ def _points(view: View) -> Table:
                 labels[row["run"], row["batchset"]],
                 words.number(row["thrashing_point"]) if thrashes else "∞",
                 _where(row),
+                *certain.get(row["id"], ("–", "–", "–", "–")),
                 caveats.replace('"', ""),
             )
         )
@@ -126,10 +128,63 @@ def _points(view: View) -> Table:
     return Table(
         "tap-points",
         "Thrashing points of the batchsets that were retained",
-        ("batchset", "TP", "where", "against it"),
+        (
+            "batchset", "TP", "where", "P(none)", "most probable",
+            f"{words.percent(CREDIBLE)} credible set", "noise between executions", "against it",
+        ),
         rows,
-        f"Protocol {protocols}, rule {rules}.",
+        f"Protocol {protocols}, rule {rules}. {_about(view)}",
+    )  # fmt: skip
+
+
+#: The probability of the outcomes that are told of.
+CREDIBLE: Final = 0.9
+
+
+def _certainty(outcomes: pd.DataFrame) -> tuple[str, str, str, str]:
+    """Return P(none), the most probable outcome, the credible set and the noise, in words.
+
+    - outcomes: Those of one thrashing point.
+    """
+    outcomes = outcomes.sort_values("outcome")
+    none = float(outcomes.loc[outcomes["high"].isna(), "probability"].sum())
+    order = outcomes.sort_values("probability", ascending=False, kind="stable")
+    before = order["probability"].cumsum() - order["probability"]
+    # Probabilities are counts of draws: their sums are exact to a rounding error.
+    chosen = outcomes.loc[order.index[before < CREDIBLE - 1e-9].sort_values()]
+    names = ["none" if pd.isna(mpl) else words.number(mpl) for mpl in chosen["thrashing_point"]]
+    best = records(order)[0]
+    name = "none" if pd.isna(best["thrashing_point"]) else words.number(best["thrashing_point"])
+    noise = words.percent(float(best["noise"]))
+    return (
+        words.percent(none),
+        f"{name} ({words.percent(float(best['probability']))})",
+        ", ".join(names),
+        noise if best["noise_measured"] else f"{noise}, not measured",
     )
+
+
+def _about(view: View) -> str:
+    """Return what the posteriors are, or why there are none."""
+    found = view.posteriors
+    if found.empty:
+        return (
+            "How certain they are is not known: they were found before schema version 7. "
+            f"`tidegate lab tap {view.number}` finds them again."
+        )
+    models = words.enumeration(sorted({str(model) for model in found["model"]}))
+    draws = words.enumeration(sorted({words.number(draws) for draws in found["draws"]}))
+    seeds = words.enumeration(sorted({str(seed) for seed in found["seed"]}))
+    text = (
+        "The probabilities are those of the same rule applied to the true throughputs, given the "
+        f"executions ({models}, {draws} draws from seed {seeds})."
+    )
+    if not found["noise_measured"].all():
+        text += (
+            " Where noise was not measured, each level has one execution: the noise is by its "
+            "prior and the roughness of the curve, and the probabilities are conditional on that."
+        )
+    return text
 
 
 def _where(row: Mapping[str, Any]) -> str:

@@ -134,6 +134,11 @@ class View:
         return self.results.latest_points(self.number)
 
     @cached_property
+    def posteriors(self) -> pd.DataFrame:
+        """Return the outcomes of these points with their probabilities; none in older stores."""
+        return self.results.latest_posteriors(self.number)
+
+    @cached_property
     def summary(self) -> pd.DataFrame:
         """Return a row for each batchset: where it is best, how it ends, where it thrashes.
 

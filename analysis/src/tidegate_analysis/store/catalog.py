@@ -13,7 +13,8 @@ A store of schema version 1 has neither analyses nor kinds by interval: these ta
 there, and thrashing points have NULL for what they lack. Before version 3 an experiment's times are
 in its file only. What version 4 added, the work
 of the subject's processes, is NULL before. Version 6 has each table as a view, which a test holds
-to be the same; they are read from the tables, which older stores have, too.
+to be the same; they are read from the tables, which older stores have, too. Posteriors of thrashing
+points came with version 7.
 """
 
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ ARROW: Final[dict[Kind, pa.DataType]] = {
 Scope = Literal["experiment", "batchset", "attempt"]
 
 #: The versions of the schema that can be read.
-VERSIONS: Final = (1, 2, 3, 4, 5, 6)
+VERSIONS: Final = (1, 2, 3, 4, 5, 6, 7)
 
 
 @dataclass(frozen=True)
@@ -379,6 +380,30 @@ _THRASHING_POINTS = ExportTable(
     ),
 )
 
+_THRASHING_POSTERIORS = ExportTable(
+    "thrashing_posteriors",
+    _columns(
+        _BATCHSET_KEY,
+        "whole point outcome",
+        "whole? analysis thrashing_point",
+        "whole low",
+        "whole? high",
+        "number prior probability",
+        "text model",
+        "whole draws seed",
+        "number noise",
+        "whole noise_measured",
+    ),
+    keys=5,
+    since=7,
+    sql=_of_batchsets(
+        "q.point, o.number, p.analysis, o.mpl, o.low, o.high, o.prior, o.probability, q.model, "
+        "q.draws, q.seed, q.noise, q.noise_measured",
+        "JOIN thrashing_point p ON p.batchset = b.id "
+        "JOIN thrashing_posterior q ON q.point = p.id JOIN thrashing_outcome o ON o.point = p.id",
+    ),
+)
+
 #: The numbers of the attempts that count and are chosen, without a condition.
 ATTEMPTS_OF: Final = (
     "SELECT m.attempt FROM experiment e JOIN run r ON r.experiment = e.id "
@@ -418,5 +443,6 @@ TABLES: Final[dict[str, ExportTable]] = {
         _TAP_COUNTS,
         _TAP_DROPS,
         _THRASHING_POINTS,
+        _THRASHING_POSTERIORS,
     )
 }

@@ -6,7 +6,8 @@ is empty text, and both are kept apart.
 
 An export says nothing of a version. Where thrashing points have no `id`, it is of schema version
 1: `analysis` was the point's own number then, and tables that came later have no file. Exports of
-version 2 and above are read alike: columns and tables that are not in the catalog are left out.
+version 2 and above are read alike: columns and tables that are not in the catalog are left out, and
+posteriors, which came with version 7, are none where they have no file.
 """
 
 import functools
@@ -41,7 +42,7 @@ class Export:
         self, table: ExportTable, selection: Selection, progress: Progress | None = None
     ) -> pa.Table:
         """See `Source`."""
-        if table.since > self.version:
+        if self.version == 1 < table.since or self._is_older_than(table):
             return table.schema().empty_table()
         found = self._read(table)
         if table.name == "thrashing_points" and self.version == 1:
@@ -89,6 +90,14 @@ class Export:
                 f"{path} cannot be read: {reason}", "export the experiment again"
             ) from error
 
+    def _is_older_than(self, table: ExportTable) -> bool:
+        """Return whether the export was written before there was a table of the later ones."""
+        if table.name not in _LATER_TABLES:
+            return False
+        if self._format == "json":
+            return table.name not in self._document
+        return not (self._directory / f"{table.name}.{self._format}").is_file()
+
     def _from_document(self, table: ExportTable) -> pa.Table:
         rows = self._document.get(table.name)
         if not isinstance(rows, list):
@@ -132,6 +141,9 @@ class Export:
                 "export the experiment again",
             ) from error
 
+
+#: Tables that exports of version 2 and above did not always have.
+_LATER_TABLES: Final = ("thrashing_posteriors",)
 
 #: Columns that exports did not always have: `host` came with schema version 5, the work of
 #: the subject's processes with 4.

@@ -140,8 +140,29 @@ _HOSTS: Final = (
     "UNIQUE (experiment, place))",
 )
 
+#: Views for exports, which a reader of tables does not need.
+_EXPORTS: Final = ()
+
+#: How probable each thrashing point is, and none.
+_POSTERIORS: Final = (
+    "CREATE TABLE thrashing_posterior (point integer PRIMARY KEY REFERENCES thrashing_point (id), "
+    "model text NOT NULL, draws integer NOT NULL, seed bigint NOT NULL, noise {real} NOT NULL, "
+    "noise_measured integer NOT NULL)",
+    "CREATE TABLE thrashing_outcome (point integer NOT NULL REFERENCES thrashing_posterior (point),"
+    " number integer NOT NULL, mpl integer, low integer NOT NULL, high integer, prior {real} NOT "
+    "NULL, probability {real} NOT NULL, PRIMARY KEY (point, number))",
+)
+
 #: The steps from an empty database; `{id}` and `{real}` differ between databases.
-STEPS: Final = (_FIRST, _ANALYSES, _TIMES, _SUBJECT_CPU, _HOSTS)
+STEPS: Final[tuple[tuple[str, ...], ...]] = (
+    _FIRST,
+    _ANALYSES,
+    _TIMES,
+    _SUBJECT_CPU,
+    _HOSTS,
+    _EXPORTS,
+    _POSTERIORS,
+)
 
 
 def statements(version: int) -> list[str]:

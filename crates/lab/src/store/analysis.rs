@@ -1,5 +1,5 @@
 //! What the analysis protocol found: a row for each time it was applied, with its counts, what it
-//! dropped and why, and the thrashing points.
+//! dropped and why, and the thrashing points with their posteriors.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,11 @@ use tidegate_workload::Value;
 use super::write::json;
 use super::{Store, StoreError, count, real};
 use crate::experiment::Execution;
-use crate::tap::{CheckPlace, Count, Dropped, ExecutionKey, RetainedBatchset, TapReport};
+use crate::tap::posterior::{DRAWS, MODEL, SEED};
+use crate::tap::{
+    CheckPlace, Count, Dropped, ExecutionKey, Posterior, RetainedBatchset, TapReport,
+    ThrashingPoint,
+};
 
 /// The rows that an analysis speaks of, by run and batchset, and by execution.
 struct RowIds {
@@ -19,11 +23,14 @@ struct RowIds {
 
 impl Store {
     /// Keeps an analysis of an experiment beside those before it: its counts, what it dropped, and
-    /// the thrashing points, each with the protocol's and the rule's version; its number.
+    /// the thrashing points, each with the protocol's and the rule's version and its posterior; its
+    /// number.
     pub fn analysed(&mut self, experiment: i64, report: &TapReport) -> Result<i64, StoreError> {
         let rule = json(&report.rule)?;
         let (rule, found_us) = (rule.trim_matches('"'), self.now_us());
         let named = self.named(experiment)?;
+        let posteriors: Vec<Posterior> =
+            report.retained.iter().map(RetainedBatchset::posterior).collect();
         self.atomically(|store| {
             let code = store.code()?;
             let id = store.add(
@@ -39,7 +46,10 @@ impl Store {
             report.counts().iter().try_for_each(|one| store.add_count(id, one))?;
             report.dropped().iter().try_for_each(|one| store.add_drop(id, &named, one))?;
             let from = [report.protocol.into(), rule.into(), found_us.into()];
-            report.retained.iter().try_for_each(|set| store.add_point(id, &from, &named, set))?;
+            for (set, posterior) in report.retained.iter().zip(&posteriors) {
+                let point = store.add_point(id, &from, &named, set)?;
+                store.add_posterior(point, posterior)?;
+            }
             Ok(id)
         })
     }
@@ -96,25 +106,24 @@ impl Store {
     }
 
     /// Keeps a thrashing point, with the protocol, the rule and the moment of its analysis. `low`
-    /// is 0 where throughput fell from the lowest level.
+    /// is 0 where throughput fell from the lowest level. Returns its number.
     fn add_point(
         &mut self,
         analysis: i64,
         [protocol, rule, found_us]: &[Value<'_>; 3],
         named: &RowIds,
         set: &RetainedBatchset,
-    ) -> Result<(), StoreError> {
-        let (low, high) = set.thrashing_point.bounds();
-        let number = |mpl: Option<Mpl>| mpl.map_or(Value::Null, |mpl| count(mpl.get()));
-        self.insert(
+    ) -> Result<i64, StoreError> {
+        let [mpl, low, high] = place(set.thrashing_point);
+        self.add(
             "thrashing_point",
             &[
                 ("batchset", named.batchset(set.key.run.0, set.key.batchset)?.into()),
                 ("protocol", protocol.clone()),
                 ("rule", rule.clone()),
-                ("mpl", number(set.thrashing_point.mpl())),
-                ("low", count(low.map_or(0, Mpl::get))),
-                ("high", number(high)),
+                ("mpl", mpl),
+                ("low", low),
+                ("high", high),
                 ("caveats", json(&set.caveats)?.into()),
                 ("found_us", found_us.clone()),
                 ("analysis", analysis.into()),
@@ -122,6 +131,44 @@ impl Store {
             ],
         )
     }
+
+    /// Keeps how probable each outcome of a curve is beside its thrashing point.
+    fn add_posterior(&mut self, point: i64, posterior: &Posterior) -> Result<(), StoreError> {
+        self.insert(
+            "thrashing_posterior",
+            &[
+                ("point", point.into()),
+                ("model", MODEL.into()),
+                ("draws", count(DRAWS)),
+                ("seed", count(SEED)),
+                ("noise", real(posterior.noise)),
+                ("noise_measured", i64::from(posterior.is_noise_measured).into()),
+            ],
+        )?;
+        for (number, outcome) in (1_i64..).zip(&posterior.outcomes) {
+            let [mpl, low, high] = place(outcome.point);
+            self.insert(
+                "thrashing_outcome",
+                &[
+                    ("point", point.into()),
+                    ("number", number.into()),
+                    ("mpl", mpl),
+                    ("low", low),
+                    ("high", high),
+                    ("prior", real(outcome.prior)),
+                    ("probability", real(outcome.probability)),
+                ],
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns a thrashing point as the columns `mpl`, `low` and `high`.
+fn place(point: ThrashingPoint) -> [Value<'static>; 3] {
+    let number = |mpl: Option<Mpl>| mpl.map_or(Value::Null, |mpl| count(mpl.get()));
+    let (low, high) = point.bounds();
+    [number(point.mpl()), count(low.map_or(0, Mpl::get)), number(high)]
 }
 
 impl RowIds {

@@ -10,7 +10,7 @@ pub const VERSION: usize = STEPS.len();
 
 /// The steps. `{id}` is a number that the database gives out, `{real}` a number of 64 bits with a
 /// point.
-const STEPS: [&[&str]; 6] = [FIRST, ANALYSES, TIMES, SUBJECT_CPU, HOSTS, EXPORTS];
+const STEPS: [&[&str]; 7] = [FIRST, ANALYSES, TIMES, SUBJECT_CPU, HOSTS, EXPORTS, POSTERIORS];
 
 /// What is planned, tried and measured.
 const FIRST: &[&str] = &[
@@ -166,6 +166,21 @@ const HOSTS: &[&str] = &[
 /// The tables of an export as views. The text has a statement up to each `;` that ends a line.
 const EXPORTS: &[&str] = &[include_str!("exports.sql")];
 
+/// How probable each thrashing point is, and none, beside the one of the rule.
+const POSTERIORS: &[&str] = &[
+    "CREATE TABLE thrashing_posterior (point integer PRIMARY KEY REFERENCES thrashing_point (id), \
+     model text NOT NULL, draws integer NOT NULL, seed bigint NOT NULL, noise {real} NOT NULL, \
+     noise_measured integer NOT NULL)",
+    "CREATE TABLE thrashing_outcome (point integer NOT NULL REFERENCES thrashing_posterior (point), \
+     number integer NOT NULL, mpl integer, low integer NOT NULL, high integer, \
+     prior {real} NOT NULL, probability {real} NOT NULL, PRIMARY KEY (point, number))",
+    "CREATE VIEW export_thrashing_posteriors AS SELECT r.experiment, r.number AS run, \
+     b.number AS batchset, q.point, o.number AS outcome, p.analysis, o.mpl AS thrashing_point, \
+     o.low, o.high, o.prior, o.probability, q.model, q.draws, q.seed, q.noise, q.noise_measured \
+     FROM run r JOIN batchset b ON b.run = r.id JOIN thrashing_point p ON p.batchset = b.id \
+     JOIN thrashing_posterior q ON q.point = p.id JOIN thrashing_outcome o ON o.point = q.point",
+];
+
 /// The tables of each step whose rows are added and never changed.
 const APPEND_ONLY: [&[&str]; STEPS.len()] = [
     &[
@@ -192,6 +207,7 @@ const APPEND_ONLY: [&[&str]; STEPS.len()] = [
     &[],
     &["series", "measurement_taken", "turn"],
     &[],
+    &["thrashing_posterior", "thrashing_outcome"],
 ];
 
 /// The statement that makes the table of versions, where it is not there.
@@ -308,6 +324,7 @@ mod tests {
                 (1, "SELECT COUNT(*) FROM series WHERE host = 'another' AND number = 1"),
                 (0, "SELECT COUNT(*) FROM turn"),
                 (2, "SELECT COUNT(*) FROM export_executions"),
+                (0, "SELECT COUNT(*) FROM export_thrashing_posteriors"),
             ] {
                 assert_eq!(execute(connection, sql), Ok(expected), "{sql}");
             }
@@ -354,6 +371,7 @@ mod tests {
             0x402b_18fa_9437_5367,
             0xaf4e_27a4_8f8c_df23,
             0xbf26_fc36_4946_8cdd,
+            0x8f10_5a7e_2143_f020,
         ];
         assert_eq!(found, released);
     }

@@ -42,7 +42,7 @@ rose = [75.0]
 "#;
 const EXECUTIONS: usize = 12;
 
-const TABLES: [&str; 17] = [
+const TABLES: [&str; 18] = [
     "experiment",
     "executions",
     "attempts",
@@ -60,6 +60,7 @@ const TABLES: [&str; 17] = [
     "tap_counts",
     "tap_drops",
     "thrashing_points",
+    "thrashing_posteriors",
 ];
 
 /// A laboratory with experiment 1 done and analysed; the analysis protocol retains it all.
@@ -132,14 +133,14 @@ fn all_forms_hold_the_same_and_are_the_same_again() {
     // Another experiment of the store stays out.
     assert_eq!(laboratory.begin(&experiment(FILE)).unwrap(), 2);
     let out = store.directory().join("out/deep");
-    for (format, files) in [(Format::Csv, 17), (Format::Json, 1), (Format::Parquet, 17)] {
+    for (format, files) in [(Format::Csv, 18), (Format::Json, 1), (Format::Parquet, 18)] {
         let written = laboratory.export(1, format, &out).unwrap();
         let bytes = || written.iter().map(|file| fs::read(file).unwrap()).collect::<Vec<_>>();
         let first = bytes();
         laboratory.export(1, format, &out).unwrap();
         assert_eq!((bytes(), first.len()), (first, files), "{format:?}");
     }
-    assert_eq!(fs::read_dir(&out).unwrap().count(), 35, "a part is left");
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 37, "a part is left");
 
     let json = fs::read_to_string(out.join("experiment.json")).unwrap();
     let json: BTreeMap<String, Vec<Json>> = serde_json::from_str(&json).unwrap();
@@ -155,7 +156,7 @@ fn all_forms_hold_the_same_and_are_the_same_again() {
         assert_eq!(csv, lines, "{table}");
     }
     let rows = |table| csv(&out, table).len() - 1;
-    assert_eq!(TABLES.map(rows), [1, 12, 12, 12, 0, 48, 48, 48, 0, 0, 0, 0, 2, 1, 29, 0, 2]);
+    assert_eq!(TABLES.map(rows), [1, 12, 12, 12, 0, 48, 48, 48, 0, 0, 0, 0, 2, 1, 29, 0, 2, 6]);
     let nobody = laboratory.export(9, Format::Csv, &out).unwrap_err().to_string();
     assert!(nobody.contains("no experiment 9"), "{nobody}");
     let file =

@@ -1,6 +1,6 @@
 """What the batchsets that never thrashed say: the censored regression beside the naive one."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -27,12 +27,20 @@ from tidegate_analysis.tables import holm
 
 #: What a unit of a factor is called, where it is one.
 _UNITS: Final = {"numProcs": "a further processor", "PK": "a primary key"}
+_UNCERTAIN: Final = (
+    "Points are uncertain: the censored regression takes of each sample all that its point may be, "
+    "each as far as the measurements favour it (posterior over prior); the naive one, and the last "
+    "column, take the point by the rule. "
+)
 
 
 @dataclass(frozen=True)
 class RegressionPair:
     """The naive and the censored regression of log TP.
 
+    - table: As `censored.compare` has it, with uncertain points where posteriors are known.
+    - by_rule: The same with the points of the rule as if they were exact, where `table` does
+      otherwise.
     - clusters: The column of the clusters; None where the samples do not allow any.
     - problem: Why they do not.
     """
@@ -40,6 +48,7 @@ class RegressionPair:
     table: pd.DataFrame
     clusters: str | None
     problem: str = ""
+    by_rule: pd.DataFrame | None = None
 
 
 def never_thrashed(experiment: Experiment) -> Section:
@@ -77,11 +86,24 @@ def compared(group: Group, on: list[str]) -> RegressionPair:
     group.need_thrashed()
     if not on:
         raise SampleError("no factor varies among samples that thrashed", "vary processors or keys")
+    clusters: str | None = group.clusters
+    problem = ""
+    fit = partial(censored.compare, group.retained, on)
     try:
-        table = censored.compare(group.retained, on, cluster=group.clusters)
+        table = fit(cluster=clusters, outcomes=group.outcomes)
     except SampleError as error:
-        return RegressionPair(censored.compare(group.retained, on), None, error.problem)
-    return RegressionPair(table, group.clusters)
+        clusters, problem = None, error.problem
+        table = fit(outcomes=group.outcomes)
+    by_rule = None if group.outcomes is None else _by_rule(partial(fit, cluster=clusters))
+    return RegressionPair(table, clusters, problem, by_rule)
+
+
+def _by_rule(fit: Callable[[], pd.DataFrame]) -> pd.DataFrame | None:
+    """Return the regression of exact points; None where it cannot be fitted."""
+    try:
+        return fit()
+    except SampleError:
+        return None
 
 
 def unit(group: Group, name: str) -> tuple[float, str]:
@@ -114,10 +136,13 @@ def _compared(group: Group, on: list[str], kind: str) -> Table:
     rows = [_row(group, row) for row in records(found.table) if row["term"] != "intercept"]
     first = found.table.iloc[0]
     naive_n, n = int(first["naive_n"]), int(first["censored_n"])
-    header = (
+    header: tuple[str, ...] = (
         "for each", f"thrashing samples only (n = {naive_n:,})", f"censored (n = {n:,})", "p",
         "naive over censored", "naive less censored, log TP",
     )  # fmt: skip
+    if group.outcomes is not None:
+        header = (*header, "censored, the rule's points as exact")
+        rows = [(*row, exact) for row, exact in zip(rows, _exact(group, found), strict=True)]
     what = "Total effects" if kind == "total" else "Effects at equal ATPT"
     note = (
         f"Change of TP, {first['distribution']} errors (the least AIC), 95 % intervals. "
@@ -126,6 +151,8 @@ def _compared(group: Group, on: list[str], kind: str) -> Table:
         + "What the naive estimate is less than the censored one is its bias, as far as the "
         "censored one is right. "
     )  # fmt: skip
+    if group.outcomes is not None:
+        note += _UNCERTAIN
     if found.clusters:
         what_are = "DBMSs" if found.clusters == "dbms" else "runs"
         note += f"Errors: jackknife over {what_are}."
@@ -138,6 +165,15 @@ def _compared(group: Group, on: list[str], kind: str) -> Table:
         rows,
         note,
     )
+
+
+def _exact(group: Group, found: RegressionPair) -> list[str]:
+    """Return the effects with the rule's points as exact, in the order of the table."""
+    terms = [str(term) for term in found.table["term"] if term != "intercept"]
+    if found.by_rule is None:
+        return ["–"] * len(terms)
+    rows = {str(row["term"]): row for row in records(found.by_rule)}
+    return [effect(group, rows[term], "censored") for term in terms]
 
 
 def effect(group: Group, row: Mapping[str, Any], which: str) -> str:
@@ -241,7 +277,13 @@ def _bent(group: Group, name: str, on: list[str]) -> _Bend:
             f"that thrashed, and here are {len(group.thrashed)}",
             "measure more batchsets",
         )
-    asked = partial(censored.regress, group.retained, on, nonlinear={name: "quadratic"})
+    asked = partial(
+        censored.regress,
+        group.retained,
+        on,
+        outcomes=group.outcomes,
+        nonlinear={name: "quadratic"},
+    )
     problem = ""
     try:
         fit = asked(cluster=group.clusters)

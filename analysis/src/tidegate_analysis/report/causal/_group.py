@@ -33,10 +33,15 @@ SCENARIO: Final = "thrash"
 
 @dataclass(frozen=True)
 class Group:
-    """The retained samples of reads or of updates."""
+    """The retained samples of reads or of updates.
+
+    - outcomes: What the thrashing point of each may be, as `Results.outcomes` has it; None where
+      that is not known.
+    """
 
     name: str
     retained: pd.DataFrame
+    outcomes: pd.DataFrame | None = None
 
     @cached_property
     def thrashed(self) -> pd.DataFrame:
@@ -153,9 +158,9 @@ def experiment(results: Results, number: int) -> Experiment:
         samples = results.samples(number)
     except SampleError as error:
         return Experiment(number, problem=str(error))
-    groups = [Group(name, samples[samples["mode"] == name]) for name in GROUPS]
+    found = {name: samples[samples["mode"] == name] for name in GROUPS}
+    groups = [Group(n, table, results.outcomes(table)) for n, table in found.items() if len(table)]
     left_out = len(results.latest_points(number)) - len(samples)
-    groups = [group for group in groups if len(group.retained)]
     machine = about.get("machine_processors")
     return Experiment(
         number, groups, left_out, processors=None if machine is None else int(machine)

@@ -92,7 +92,7 @@ impl LastColumn {
     }
 }
 
-/// What the view of a table (`exports.sql`) does not say.
+/// What the view of a table (`exports.sql`, and later steps of the schema) does not say.
 struct Source {
     name: &'static str,
     scope: Scope,
@@ -107,7 +107,7 @@ const fn source(name: &'static str, scope: Scope, keys: usize, last: LastColumn)
 
 /// Every table, in the order in which they are written. The phases of a kind of transaction stay in
 /// their own order.
-static SOURCES: [Source; 17] = [
+static SOURCES: [Source; 18] = [
     source("experiment", Scope::Experiment, 1, LastColumn::File),
     source("executions", Scope::Batchset, 7, LastColumn::Workload),
     source("attempts", Scope::Batchset, 8, LastColumn::Plain),
@@ -125,6 +125,7 @@ static SOURCES: [Source; 17] = [
     source("tap_counts", Scope::Experiment, 6, LastColumn::Plain),
     source("tap_drops", Scope::Batchset, 9, LastColumn::Plain),
     source("thrashing_points", Scope::Batchset, 4, LastColumn::Plain),
+    source("thrashing_posteriors", Scope::Batchset, 5, LastColumn::Plain),
 ];
 
 pub(super) struct ExportTable {

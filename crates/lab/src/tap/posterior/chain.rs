@@ -6,19 +6,28 @@ use tidegate_control::SplitMix64;
 use super::super::curve::Rule;
 use super::{LevelSample, outcome};
 
-/// The scale of small steps.
-const SMALL: f64 = 0.04;
-/// The mean of rises, and their probability.
-const RISE: f64 = 0.4;
-const RISE_CHANCE: f64 = 0.15;
-/// The mean of falls, and the probability that a curve has one.
-const FALL: f64 = 0.5;
+/// The scale of small steps, and the means of rises and falls.
+const SIZES: [f64; KINDS] = [0.04, 0.4, 0.5];
+/// The probability that a curve has a fall after steps that were none.
 const FALLING_CURVES: f64 = 0.5;
+/// The probability that a rise comes first, after a small step, and after a rise.
+const FIRST_RISE: f64 = 0.45;
+const RISE: f64 = 0.08;
+const FURTHER_RISE: f64 = 0.5;
+/// The probabilities of the kinds of steps after a fall.
+const AFTER_FALL: [f64; KINDS] = [0.55, 0.05, 0.4];
+
+/// The kinds of steps: small ones, rises, falls.
+const KINDS: usize = 3;
+const SMALL: usize = 0;
+const RISING: usize = 1;
 
 /// Degrees of freedom of an execution's error.
 const FREEDOM: f64 = 5.0;
-/// The noise between executions: the median of its prior, and the ends and size of its grid.
+/// The noise between executions: the median of its prior, the standard deviation of its logarithm,
+/// and the ends and size of its grid.
 const NOISE_MEDIAN: f64 = 0.05;
+const NOISE_SPREAD: f64 = 0.8;
 const NOISE_LOW: f64 = 0.005;
 const NOISE_HIGH: f64 = 0.5;
 const NOISE_CELLS: u32 = 11;
@@ -35,40 +44,52 @@ const NEGLIGIBLE: f64 = 1e-13;
 /// The prior of the steps between the logarithms of neighbouring levels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steps {
-    fall_chance: f64,
+    /// The probability of a fall where the step before was none.
+    fall: f64,
 }
 
 impl Steps {
     /// Returns the prior for curves with so many levels.
     pub(super) fn new(levels: usize) -> Steps {
         let steps = levels.saturating_sub(1).max(1) as f64;
-        Steps { fall_chance: 1.0 - (1.0 - FALLING_CURVES).powf(1.0 / steps) }
+        Steps { fall: 1.0 - libm::pow(1.0 - FALLING_CURVES, 1.0 / steps) }
     }
 
-    /// Draws a step.
-    pub(super) fn draw(self, random: &mut SplitMix64) -> f64 {
-        let which = random.next_draw().value();
-        let size = random.next_exponential();
-        if which < self.fall_chance {
-            -FALL * size
-        } else if which < self.fall_chance + RISE_CHANCE {
-            RISE * size
-        } else if random.next_chance(0.5) {
-            SMALL * size
+    /// Returns the probability of each kind of step after each kind, or of the first.
+    fn chances(self, is_first: bool) -> [[f64; KINDS]; KINDS] {
+        let after = |rise: f64| [1.0 - rise - self.fall, rise, self.fall];
+        if is_first {
+            [after(FIRST_RISE); KINDS]
         } else {
-            -SMALL * size
+            [after(RISE), after(FURTHER_RISE), AFTER_FALL]
         }
     }
 
-    /// Returns the probability of a step of at most `step`.
-    fn below(self, step: f64) -> f64 {
-        let small = 1.0 - self.fall_chance - RISE_CHANCE;
-        if step < 0.0 {
-            self.fall_chance * (step / FALL).exp() + small * 0.5 * (step / SMALL).exp()
-        } else {
-            let risen = RISE_CHANCE * (1.0 - (-step / RISE).exp());
-            self.fall_chance + risen + small * (1.0 - 0.5 * (-step / SMALL).exp())
-        }
+    /// Draws the steps of a curve, one after the other.
+    pub(super) fn draw(self, count: usize, random: &mut SplitMix64) -> Vec<f64> {
+        let mut before = None;
+        let next = |_| {
+            let chances = self.chances(before.is_none())[before.unwrap_or(SMALL)];
+            let kind = pick(&sums(chances.into_iter()), random);
+            before = Some(kind);
+            let is_up = kind == RISING || kind == SMALL && random.next_chance(0.5);
+            let size = SIZES[kind] * random.next_exponential();
+            if is_up { size } else { -size }
+        };
+        (0..count).map(next).collect()
+    }
+}
+
+/// Returns the probability that a step of a kind is at most `step`.
+fn below(kind: usize, step: f64) -> f64 {
+    let tail = libm::exp(-step.abs() / SIZES[kind]);
+    match (kind, step < 0.0) {
+        (SMALL, true) => 0.5 * tail,
+        (SMALL, false) => 1.0 - 0.5 * tail,
+        (RISING, true) => 0.0,
+        (RISING, false) => 1.0 - tail,
+        (_, true) => tail,
+        (_, false) => 1.0,
     }
 }
 
@@ -80,16 +101,20 @@ pub(super) struct Chain<'a> {
     cell: f64,
     low: f64,
     cells: usize,
-    /// The probability of a step of `k − (cells − 1)` cells at place `k`.
-    kernel: Vec<f64>,
+    steps: Steps,
+    /// For each kind of step, the probability of one of `k − (cells − 1)` cells at place `k`.
+    kernels: [Vec<f64>; KINDS],
 }
+
+/// A probability for each cell, by the kind of the step that led to it.
+type ByKind = [Vec<f64>; KINDS];
 
 /// What is known for one value of the noise.
 struct Filtered {
     noise: f64,
     log_evidence: f64,
-    /// For each level the probability of each cell, given the executions up to it.
-    forward: Vec<Vec<f64>>,
+    /// For each level the probabilities given the executions up to it.
+    forward: Vec<ByKind>,
 }
 
 impl<'a> Chain<'a> {
@@ -98,7 +123,7 @@ impl<'a> Chain<'a> {
         let log = |&tps: &f64| {
             assert!(tps.is_finite() && tps >= 0.0, "{tps} tps is no throughput");
             // Where nothing was completed at any level all are alike.
-            if top > 0.0 { (tps / top).max(FLOOR).ln() } else { 0.0 }
+            if top > 0.0 { libm::log((tps / top).max(FLOOR)) } else { 0.0 }
         };
         let sorted = |level: &&LevelSample| {
             assert!(!level.tps.is_empty(), "MPL {} has no execution", level.mpl);
@@ -108,14 +133,14 @@ impl<'a> Chain<'a> {
         };
         let logs: Vec<Vec<f64>> = levels.iter().map(sorted).collect();
         let all = || logs.iter().flatten().copied();
-        let cell = rule.threshold().ln() / CELLS_TO_THRESHOLD;
+        let cell = libm::log(rule.threshold()) / CELLS_TO_THRESHOLD;
         let low = all().fold(f64::INFINITY, f64::min) - MARGIN;
         let high = all().fold(f64::NEG_INFINITY, f64::max) + MARGIN;
         let cells = whole((high - low) / cell) + 1;
         let edge = |place: usize| (place as f64 - cells as f64 + 0.5) * cell;
-        let mass = |place: usize| steps.below(edge(place + 1)) - steps.below(edge(place));
-        let kernel = (0..2 * cells - 1).map(mass).collect();
-        Chain { levels, logs, cell, low, cells, kernel }
+        let mass = |kind, place| below(kind, edge(place + 1)) - below(kind, edge(place));
+        let kernels = [0, 1, 2].map(|kind| (0..2 * cells - 1).map(|at| mass(kind, at)).collect());
+        Chain { levels, logs, cell, low, cells, steps, kernels }
     }
 
     /// Draws paths from the posterior. Returns how many have each outcome, and the mean of the
@@ -127,8 +152,8 @@ impl<'a> Chain<'a> {
         random: &mut SplitMix64,
     ) -> (Vec<u32>, f64) {
         let grid = f64::from(NOISE_CELLS - 1);
-        let ratio = (NOISE_HIGH / NOISE_LOW).ln() / grid;
-        let noises = (0..NOISE_CELLS).map(|place| NOISE_LOW * (f64::from(place) * ratio).exp());
+        let ratio = libm::log(NOISE_HIGH / NOISE_LOW) / grid;
+        let noises = (0..NOISE_CELLS).map(|place| NOISE_LOW * libm::exp(f64::from(place) * ratio));
         let filtered: Vec<Filtered> = noises.map(|noise| self.filter(noise)).collect();
         let weights = normalised(&filtered);
         let mut counts = vec![0; self.levels.len()];
@@ -151,43 +176,60 @@ impl<'a> Chain<'a> {
     }
 
     fn filter(&self, noise: f64) -> Filtered {
-        let mut log_evidence = -0.5 * (noise / NOISE_MEDIAN).ln().powi(2);
-        let mut forward: Vec<Vec<f64>> = Vec::with_capacity(self.levels.len());
+        let away = libm::log(noise / NOISE_MEDIAN) / NOISE_SPREAD;
+        let mut log_evidence = -0.5 * away * away;
+        let mut forward: Vec<ByKind> = Vec::with_capacity(self.levels.len());
         for place in 0..self.levels.len() {
             let logs = self.log_likelihood(place, noise);
             let best = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let likelihood: Vec<f64> = logs.iter().map(|log| libm::exp(log - best)).collect();
             let mut now = match forward.last() {
-                None => vec![1.0 / self.cells as f64; self.cells],
-                Some(before) => self.step(before),
+                // No step led to the first level: its kind is never looked at.
+                None => [vec![1.0 / self.cells as f64; self.cells], self.nowhere(), self.nowhere()],
+                Some(before) => self.step(before, place == 1),
             };
-            for (cell, log) in now.iter_mut().zip(&logs) {
-                *cell *= (log - best).exp();
+            for (cell, weight) in now.iter_mut().flat_map(|kind| kind.iter_mut().zip(&likelihood)) {
+                *cell *= weight;
             }
-            let sum: f64 = now.iter().sum();
+            let sum: f64 = now.iter().flatten().sum();
             // The tails of Student's t and of the steps are heavy: nothing underflows as a whole.
             assert!(sum > 0.0, "executions with no likelihood at all");
-            for cell in &mut now {
+            for cell in now.iter_mut().flatten() {
                 *cell /= sum;
             }
-            log_evidence += best + sum.ln();
+            log_evidence += best + libm::log(sum);
             forward.push(now);
         }
         Filtered { noise, log_evidence, forward }
     }
 
-    /// Returns the probability of each cell after a step from these.
-    fn step(&self, before: &[f64]) -> Vec<f64> {
-        let largest = before.iter().copied().fold(0.0, f64::max);
-        let mut after = vec![0.0; self.cells];
-        for (from, &weight) in before.iter().enumerate() {
-            if weight > NEGLIGIBLE * largest {
-                let steps = &self.kernel[self.cells - 1 - from..];
-                for (cell, chance) in after.iter_mut().zip(steps) {
-                    *cell += weight * chance;
+    fn nowhere(&self) -> Vec<f64> {
+        vec![0.0; self.cells]
+    }
+
+    /// Returns the probabilities after a step from these.
+    fn step(&self, before: &ByKind, is_first: bool) -> ByKind {
+        [0, 1, 2].map(|kind| {
+            let from = self.sources(before, kind, is_first);
+            let largest = from.iter().copied().fold(0.0, f64::max);
+            let mut after = self.nowhere();
+            for (place, &weight) in from.iter().enumerate() {
+                if weight > NEGLIGIBLE * largest {
+                    let steps = &self.kernels[kind][self.cells - 1 - place..];
+                    for (cell, chance) in after.iter_mut().zip(steps) {
+                        *cell += weight * chance;
+                    }
                 }
             }
-        }
-        after
+            after
+        })
+    }
+
+    /// Returns the probability of each cell together with that of a step of a kind from it.
+    fn sources(&self, before: &ByKind, kind: usize, is_first: bool) -> Vec<f64> {
+        let chances = self.steps.chances(is_first);
+        let of_cell = |cell| (0..KINDS).map(|old| chances[old][kind] * before[old][cell]).sum();
+        (0..self.cells).map(of_cell).collect()
     }
 
     /// Returns the logarithm of the likelihood of each cell by a level's executions. A cell stands
@@ -196,10 +238,10 @@ impl<'a> Chain<'a> {
         let within = self.levels[place].variance_within;
         let scale2 = noise * noise + within + self.cell * self.cell / 12.0;
         let logs = &self.logs[place];
-        let all = logs.len() as f64 * -0.5 * scale2.ln();
+        let all = logs.len() as f64 * -0.5 * libm::log(scale2);
         let of_cell = |cell: usize| {
             let at = self.low + cell as f64 * self.cell;
-            let of_log = |log: &f64| (1.0 + (log - at).powi(2) / (FREEDOM * scale2)).ln();
+            let of_log = |log: &f64| libm::log(1.0 + (log - at).powi(2) / (FREEDOM * scale2));
             all - 0.5 * (FREEDOM + 1.0) * logs.iter().map(of_log).sum::<f64>()
         };
         (0..self.cells).map(of_cell).collect()
@@ -209,10 +251,11 @@ impl<'a> Chain<'a> {
 /// Draws paths backwards, for one value of the noise.
 struct Sampler<'a> {
     chain: &'a Chain<'a>,
-    forward: &'a [Vec<f64>],
-    /// For each level but the last and each cell of the next, the sums of the weights of its cells
-    /// where that next cell has been drawn.
-    sums: Vec<Vec<Vec<f64>>>,
+    forward: &'a [ByKind],
+    /// For each level but the last, and the kind and the cell of the next: the sums of the weights
+    /// of its cells, where these have been drawn.
+    sums: Vec<[Vec<Vec<f64>>; KINDS]>,
+    /// Those of the kinds and cells of the last level, one kind after the other.
     last: Vec<f64>,
     path: Vec<f64>,
 }
@@ -220,36 +263,44 @@ struct Sampler<'a> {
 impl<'a> Sampler<'a> {
     fn new(chain: &'a Chain<'a>, filtered: &'a Filtered) -> Sampler<'a> {
         let levels = filtered.forward.len();
+        let unknown = || [0, 1, 2].map(|_| vec![Vec::new(); chain.cells]);
         Sampler {
             chain,
             forward: &filtered.forward,
-            sums: vec![vec![Vec::new(); chain.cells]; levels - 1],
-            last: sums(filtered.forward[levels - 1].iter().copied()),
+            sums: (1..levels).map(|_| unknown()).collect(),
+            last: sums(filtered.forward[levels - 1].iter().flatten().copied()),
             path: vec![0.0; levels],
         }
     }
 
     /// Returns a path of throughputs, over that of the lowest cell.
     fn draw(&mut self, random: &mut SplitMix64) -> &[f64] {
+        let cells = self.chain.cells;
         let last = self.path.len() - 1;
-        let mut cell = pick(&self.last, random);
-        self.path[last] = self.tps(cell);
+        let drawn = pick(&self.last, random);
+        let (mut kind, mut cell) = (drawn / cells, drawn % cells);
+        self.path[last] = self.tps(cell, random);
         for level in (0..last).rev() {
-            let next = cell;
-            if self.sums[level][next].is_empty() {
-                let from = &self.forward[level];
-                let steps = self.chain.kernel[next..next + self.chain.cells].iter().rev();
+            let before = &self.forward[level];
+            if self.sums[level][kind][cell].is_empty() {
+                let from = self.chain.sources(before, kind, level == 0);
+                let steps = self.chain.kernels[kind][cell..cell + cells].iter().rev();
                 let weights = from.iter().zip(steps).map(|(weight, chance)| weight * chance);
-                self.sums[level][next] = sums(weights);
+                self.sums[level][kind][cell] = sums(weights);
             }
-            cell = pick(&self.sums[level][next], random);
-            self.path[level] = self.tps(cell);
+            cell = pick(&self.sums[level][kind][cell], random);
+            let chances = self.chain.steps.chances(level == 0);
+            let of_kind = |old: usize| chances[old][kind] * before[old][cell];
+            kind = pick(&sums((0..KINDS).map(of_kind)), random);
+            self.path[level] = self.tps(cell, random);
         }
         &self.path
     }
 
-    fn tps(&self, cell: usize) -> f64 {
-        (cell as f64 * self.chain.cell).exp()
+    /// Returns a throughput in a cell: so near its middle that only levels in the same cell are
+    /// told apart by it, which one is above the other half of the time.
+    fn tps(&self, cell: usize, random: &mut SplitMix64) -> f64 {
+        libm::exp((cell as f64 + random.next_between(-1e-6, 1e-6)) * self.chain.cell)
     }
 }
 
@@ -272,7 +323,7 @@ fn pick(sums: &[f64], random: &mut SplitMix64) -> usize {
 /// Returns the probabilities of the values of the noise.
 fn normalised(filtered: &[Filtered]) -> Vec<f64> {
     let best = filtered.iter().map(|one| one.log_evidence).fold(f64::NEG_INFINITY, f64::max);
-    let weights: Vec<f64> = filtered.iter().map(|one| (one.log_evidence - best).exp()).collect();
+    let weights: Vec<f64> = filtered.iter().map(|one| libm::exp(one.log_evidence - best)).collect();
     let all: f64 = weights.iter().sum();
     weights.into_iter().map(|weight| weight / all).collect()
 }

@@ -18,14 +18,16 @@
 //!   execution of the level: the variance of its mean, over its square, by batch means
 //!   ([`variance_of_mean`]), which respect the autocorrelation of intervals. `w_i` alone is too
 //!   small, since it does not see what differs from execution to execution.
-//! * **Steps.** The steps `x_(i+1) − x_i` are independent: small ones (Laplace, scale 4 %) most
-//!   of the time, a rise with probability 0.15 (exponential, mean 0.4), or a fall (exponential,
-//!   mean 0.5), whose probability is such that a curve has one with probability 1/2, however many
-//!   levels it has. By this prior a curve of 10 levels thrashes with probability 0.4 or so; in the
-//!   study 36 % and 49 % of the batchset instances do. [`OutcomeProbability::prior`] has the
-//!   numbers.
-//! * **Noise.** `σ` is log-normal with median 5 %, and from 0.5 % to 50 % (a factor of e for a
-//!   standard deviation). Repetitions tell it. With *one* execution at each level only the
+//! * **Steps.** A step `x_(i+1) − x_i` is small (Laplace, scale 4 %), a rise (exponential, mean
+//!   0.4) or a fall (exponential, mean 0.5). The kinds are a Markov chain, because curves rise for
+//!   some levels, then hold, and what falls often falls further. The first step is a rise with
+//!   probability 0.45, the next after a rise with 0.5, after a small step with 0.08; after a fall
+//!   comes another with 0.4, a rise with 0.05. The probability of a fall after another step is such
+//!   that a curve has one with probability 1/2, however many levels it has. By this prior a curve
+//!   of 10 levels thrashes with probability 0.4 or so; in the study 36 % and 49 % of the batchset
+//!   instances do. [`OutcomeProbability::prior`] has the numbers.
+//! * **Noise.** `σ` is log-normal with median 5 % and a standard deviation of its logarithm of 0.8,
+//!   between 0.5 % and 50 %. Repetitions tell it. With *one* execution at each level only the
 //!   roughness of the curve does, which a curve of many real steps has, too: the posterior is then
 //!   conditional on these priors, and [`Posterior::is_noise_measured`] is false.
 //!
@@ -191,9 +193,10 @@ fn prior(rule: Rule, steps: Steps, levels: usize) -> Vec<f64> {
     let mut path = vec![1.0; levels];
     for _ in 0..PRIOR_DRAWS {
         let mut log = 0.0;
-        for tps in path.iter_mut().skip(1) {
-            log += steps.draw(&mut random);
-            *tps = f64::exp(log);
+        let drawn = steps.draw(levels - 1, &mut random);
+        for (tps, step) in path.iter_mut().skip(1).zip(drawn) {
+            log += step;
+            *tps = libm::exp(log);
         }
         counts[outcome(rule, &path)] += 1.0;
     }
