@@ -10,6 +10,7 @@ from report_stand_in import StandIn, about, execution, table
 from scipy import optimize, stats
 
 from tidegate_analysis import censored
+from tidegate_analysis.censored._predictor import CensoredKeywords
 from tidegate_analysis.errors import AnalysisError
 from tidegate_analysis.report._protocol import tap
 from tidegate_analysis.report._view import View
@@ -83,9 +84,14 @@ def test_it_is_the_maximum_of_the_sum(error: float) -> None:
 def test_points_that_are_certain_are_regressed_as_before() -> None:
     samples, outcomes = drawn(60, 0.0, np.random.default_rng(4))
     groups = samples.assign(dbms=np.arange(60) % 6)
-    for options in ({}, {"cluster": "dbms"}, {"cluster": "dbms", "errors": "sandwich"}):
-        plain = censored.regress(groups, ["x"], **options)  # type: ignore[arg-type]
-        summed = censored.regress(groups, ["x"], outcomes=outcomes, **options)  # type: ignore[arg-type]
+    every: list[CensoredKeywords] = [
+        {},
+        {"cluster": "dbms"},
+        {"cluster": "dbms", "errors": "sandwich"},
+    ]
+    for options in every:
+        plain = censored.regress(groups, ["x"], **options)
+        summed = censored.regress(groups, ["x"], outcomes=outcomes, **options)
         np.testing.assert_allclose(summed.parameters, plain.parameters, atol=1e-7)
         np.testing.assert_allclose(summed.covariance, plain.covariance, rtol=1e-5)
         assert summed.thrashed == plain.thrashed

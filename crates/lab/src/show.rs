@@ -258,9 +258,10 @@ fn verdict_of(point: ThrashingPoint) -> String {
     }
 }
 
-/// The same for programs: `thrashing_point` is null where there is none, also in the `outcomes` of
-/// `posterior`, which is null where there is no verdict; and `retained` is false where the analysis protocol dropped the curve, null where it did not judge it. Why it could not
-/// is in `not_analysed`.
+/// The same for programs. `thrashing_point` is null where there is none, also in the `outcomes` of
+/// `posterior`, which is null where there is no verdict. `retained` is false where the analysis
+/// protocol dropped the curve, null where it did not judge it. Why it could not is in
+/// `not_analysed`.
 pub fn json(
     row: &ExperimentRow,
     curves: &[Curve],

@@ -171,9 +171,10 @@ const POSTERIORS: &[&str] = &[
     "CREATE TABLE thrashing_posterior (point integer PRIMARY KEY REFERENCES thrashing_point (id), \
      model text NOT NULL, draws integer NOT NULL, seed bigint NOT NULL, noise {real} NOT NULL, \
      noise_measured integer NOT NULL)",
-    "CREATE TABLE thrashing_outcome (point integer NOT NULL REFERENCES thrashing_posterior (point), \
-     number integer NOT NULL, mpl integer, low integer NOT NULL, high integer, \
-     prior {real} NOT NULL, probability {real} NOT NULL, PRIMARY KEY (point, number))",
+    "CREATE TABLE thrashing_outcome (point integer NOT NULL \
+     REFERENCES thrashing_posterior (point), number integer NOT NULL, mpl integer, \
+     low integer NOT NULL, high integer, prior {real} NOT NULL, probability {real} NOT NULL, \
+     PRIMARY KEY (point, number))",
     "CREATE VIEW export_thrashing_posteriors AS SELECT r.experiment, r.number AS run, \
      b.number AS batchset, q.point, o.number AS outcome, p.analysis, o.mpl AS thrashing_point, \
      o.low, o.high, o.prior, o.probability, q.model, q.draws, q.seed, q.noise, q.noise_measured \

@@ -46,9 +46,10 @@
 //!   were planned between the two: there may have been several small falls, or a peak.
 //!
 //! # Limits
-//! There is no test of significance: two batches of noisy executions can differ by 17 % by luck. How
-//! probable each outcome is given the spread of the executions is said by [`super::posterior`]. A
-//! slow decline over many MPLs, each step below the threshold, is never thrashing.
+//! There is no test of significance: two batches of noisy executions can differ by 17 % by luck.
+//! How probable each outcome is given the spread of the executions is said by
+//! [`super::posterior`]. A slow decline over many MPLs, each step below the threshold, is never
+//! thrashing.
 
 use std::collections::BTreeMap;
 use std::fmt;
