@@ -1,4 +1,4 @@
-//! Four small protocols of the engine under every order that the memory model allows, with `loom`.
+//! Four small protocols of the engine under the orders that the memory model allows, with `loom`.
 //!
 //! A machine that draws its schedules runs one task at a time, so it finds no ordering that is too
 //! weak. Here the engine's own source files are compiled a second time: what they call the runtime
