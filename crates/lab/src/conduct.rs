@@ -32,12 +32,12 @@ pub use simulated::Simulated;
 
 /// What one execution is to be.
 #[derive(Clone, Debug)]
-pub struct Assignment<'a> {
+pub struct Assignment {
     /// The workload, whose tables are there.
-    pub workload: &'a WorkloadSpec,
+    pub workload: WorkloadSpec,
     pub mpl: u32,
     /// What the level is, and what else is done.
-    pub treatment: &'a Treatment,
+    pub treatment: Treatment,
     /// Time before transactions count.
     pub warmup: Duration,
     /// Time that they count.
@@ -108,7 +108,7 @@ pub trait Executor {
     /// Makes one execution.
     fn execute(
         &mut self,
-        assignment: &Assignment<'_>,
+        assignment: &Assignment,
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Measured, ExecutionError>;

@@ -65,7 +65,7 @@ use std::time::Duration;
 use serde::Serialize;
 use thiserror::Error;
 use tidegate_subject::connection::Connector;
-use tidegate_subject::embedded::Service;
+use tidegate_subject::embedded::{RequestTimes, Service};
 use tidegate_subject::url::{Url, UrlError};
 use tidegate_workload::Failure;
 use tidegate_workload::workload::Workload;
@@ -145,6 +145,8 @@ pub struct LoadOptions<'a> {
     pub interval: Duration,
     /// Where the clients' draws begin; each client has a sequence of its own.
     pub seed: u64,
+    /// What each request takes beside the database's work, on a machine in virtual time.
+    pub requests: RequestTimes,
 }
 
 /// A further part of the measured time, with a workload of its own.
@@ -373,6 +375,7 @@ impl<'a> LoadOptions<'a> {
             duration: Duration::ZERO,
             interval: Duration::from_secs(1),
             seed: 1,
+            requests: RequestTimes::default(),
         }
     }
 

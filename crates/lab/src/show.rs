@@ -11,6 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::{Value, json};
 use tidegate_control::Mpl;
 
+use crate::experiment::machine;
 use crate::experiment::treatment::{Admission, ArrivalSpec};
 use crate::grid::Grid;
 use crate::store::{Curve, ExperimentRow, Point};
@@ -139,10 +140,11 @@ pub fn title(curve: &Curve) -> String {
         1 => ", 1 processor".to_owned(),
         count => format!(", {count} processors"),
     };
+    let machine = machine::described(&curve.run.settings);
     let keys = if curve.run.primary_key { "" } else { ", no primary keys" };
     let (subject, set) = (&curve.run.subject, &curve.batchset);
     let described = set.describe();
-    format!("{subject}{processors}{keys}: batchset {}, {described}", set.number)
+    format!("{subject}{processors}{machine}{keys}: batchset {}, {described}", set.number)
 }
 
 pub fn by_mpl(points: &[Point]) -> BTreeMap<u32, Vec<Point>> {
@@ -284,6 +286,7 @@ pub fn json(
             "run": curve.run.number,
             "subject": curve.run.subject,
             "processors": curve.run.processors,
+            "machine": machine::parts(&curve.run.settings),
             "primary_key": curve.run.primary_key,
             "batchset": curve.batchset.number,
             "workload": curve.batchset.spec,
@@ -384,6 +387,7 @@ mod tests {
             subject: "simulated".to_owned(),
             processors: 2,
             primary_key: true,
+            settings: BTreeMap::new(),
         };
         let batchset = BatchsetRow {
             id: 1,

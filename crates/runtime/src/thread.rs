@@ -135,6 +135,26 @@ pub fn set_priority(priority: Priority) {
     }
 }
 
+/// Says whether the caller's work is done elsewhere from now on, as that of a client on another
+/// host is: it then takes no time of the processors of a machine in virtual time. Threads of the
+/// operating system go on as they are.
+pub fn work_elsewhere(is_elsewhere: bool) {
+    if fiber::is_active() {
+        machine::work_elsewhere(is_elsewhere);
+    }
+}
+
+/// Calls `look`, during which time stands still on a machine in virtual time: work and transfers
+/// take none, so that who looks at a machine at work does not disturb it. On the operating system
+/// it is a call.
+///
+/// # Panics
+///
+/// On a machine in virtual time, if `look` waits for another task, or time stands still already.
+pub fn stand_still<R>(look: impl FnOnce() -> R) -> R {
+    if fiber::is_active() { machine::stand_still(look) } else { look() }
+}
+
 /// Starts a thread or task. Its name is for error messages.
 ///
 /// # Errors

@@ -106,6 +106,15 @@ pub(crate) fn take() -> Counts {
     COUNTS.with(|counts| Counts(std::array::from_fn(|index| counts[index].take())))
 }
 
+/// Makes these the counts since the last payment, on the thread of a machine in virtual time.
+pub(crate) fn put_back(counts: &Counts) {
+    COUNTS.with(|cells| {
+        for (cell, count) in cells.iter().zip(counts.0) {
+            cell.set(count);
+        }
+    });
+}
+
 /// The processor time of one operation of each kind, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs(pub [f64; OPERATIONS]);

@@ -310,3 +310,55 @@ fn tasks_are_numbered_from_nought_on_each_machine() {
         assert_eq!(report.value, (0, 1));
     }
 }
+
+/// Who looks while time stands still, and who works elsewhere, changes nothing for the others.
+#[test]
+fn looks_and_work_elsewhere_take_no_time_of_the_machine() {
+    let costs = Costs([1e6; work::OPERATIONS]);
+    let latency = Duration::from_millis(8);
+    let data = Service::Constant { latency, bytes_per_s: f64::INFINITY };
+    let hardware = Hardware { costs, data, ..Hardware::with_processors(1) };
+    let transfer = || wait_for(Transfer::Data { offset: 0, bytes: 4_096 });
+    let ends = |is_watched: bool| {
+        let main = move || {
+            let began = clock::now();
+            let other = thread::spawn("other", move || {
+                thread::work_elsewhere(true);
+                for _ in 0..if is_watched { 50 } else { 0 } {
+                    thread::sleep(Duration::from_millis(3));
+                    work::count(Operation::Row, 7);
+                    thread::stand_still(|| {
+                        work::count(Operation::Row, 1_000);
+                        thread::settle();
+                        transfer();
+                    });
+                    thread::work_for(SECOND);
+                }
+            });
+            let ends: Vec<_> = (0..20)
+                .map(|_| {
+                    work::count(Operation::Row, 5);
+                    transfer();
+                    clock::now() - began
+                })
+                .collect();
+            other.unwrap().join().unwrap();
+            (ends, clock::now() - began)
+        };
+        Machine::new(hardware.clone(), 1).run(main).unwrap()
+    };
+    let (alone, watched) = (ends(false), ends(true));
+    assert_eq!(alone.value.0, watched.value.0);
+    assert_eq!(alone.usage.processors, watched.usage.processors);
+    assert_eq!(alone.usage.data_disks, watched.usage.data_disks);
+    // A system call and five rows cost a millisecond each, then comes the disk.
+    assert_eq!(alone.value.0[19], 20 * Duration::from_millis(6 + 8));
+    // The other one only sleeps.
+    assert_eq!(watched.value.1, alone.value.0[19].max(50 * Duration::from_millis(3)));
+}
+
+#[test]
+#[should_panic(expected = "a task does not wait while time stands still")]
+fn who_looks_does_not_wait() {
+    run(|| thread::stand_still(|| thread::sleep(SECOND)));
+}

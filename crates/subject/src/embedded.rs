@@ -37,7 +37,7 @@ use tidegate_workload::workload::{Transaction, Workload};
 use tidegate_workload::{Ending, Table};
 
 pub use database::DBMS;
-pub use machine::MachineOptions;
+pub use machine::{MACHINE, MachineOptions, PARTS, RequestTimes};
 pub use probe::{Probe, TreeState};
 pub use tidegate_engine::SplitPolicy;
 pub use tidegate_engine::disk::{MemoryDisk, TimedDisk};

@@ -53,6 +53,12 @@ pub enum SettingError {
         /// What there is.
         known: &'static str,
     },
+    /// A part of the machine, which has keys of its own.
+    #[error("`{name}` is a key of `[machine]`, and no setting: write `machine.{name}`")]
+    Part {
+        /// The part.
+        name: String,
+    },
     /// Not for the caller to make.
     #[error(transparent)]
     Reserved(#[from] Reserved),
@@ -74,9 +80,10 @@ impl SettingError {
     pub fn key(&self) -> &'static str {
         match self {
             SettingError::Value { name, .. } if name == ISOLATION => ISOLATION,
-            SettingError::Name { .. } | SettingError::Reserved(_) | SettingError::Value { .. } => {
-                "settings"
-            }
+            SettingError::Name { .. }
+            | SettingError::Part { .. }
+            | SettingError::Reserved(_)
+            | SettingError::Value { .. } => "settings",
         }
     }
 }

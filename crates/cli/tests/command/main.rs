@@ -13,4 +13,5 @@ mod sessions;
 mod simulate;
 mod support;
 mod usage;
+mod virtual_time;
 mod xml;

@@ -82,6 +82,31 @@ impl Tree<'_> {
         }
     }
 
+    /// Returns the fill of every leaf in the order of keys at this moment, past the pool
+    /// ([`Pool::look`]); `None` if one of the pages is just being changed.
+    ///
+    /// [`Pool::look`]: crate::buffer::Pool::look
+    pub(crate) fn fills_now(&self) -> Result<Option<Vec<LeafFill>>, BufferError> {
+        let mut page = self.entry.root;
+        let Some(mut bytes) = self.pool.look(page)? else { return Ok(None) };
+        let mut level = Node::new(&bytes).level();
+        let mut fills = Vec::new();
+        loop {
+            self.check_node(page, &bytes, level)?;
+            let node = Node::new(&bytes);
+            let next = if level > 0 {
+                level -= 1;
+                Some(node.child(0))
+            } else {
+                fills.push(LeafFill { page, entries: node.count(), fill: node.fill() });
+                node.right()
+            };
+            let Some(next) = next else { return Ok(Some(fills)) };
+            let Some(copy) = self.pool.look(next)? else { return Ok(None) };
+            (page, bytes) = (next, copy);
+        }
+    }
+
     /// Returns the shape of the tree and the mean fill of its leaves. Others may change the tree
     /// meanwhile: each node is counted as it was at some moment between call and return.
     pub(crate) fn measure(&self) -> Result<(TreeShape, f64), BufferError> {

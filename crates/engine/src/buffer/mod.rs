@@ -255,6 +255,24 @@ impl Pool {
         }
     }
 
+    /// Returns a copy of a page as it is at this moment: from its frame, or from disk if it is in
+    /// none. The pool stays as it is, nothing is counted, and no latch is waited for: `None` if the
+    /// page is just being changed. While threads write the file, a copy from disk may be torn and
+    /// is an error then; nothing is torn while time stands still.
+    pub(crate) fn look(&self, id: PageId) -> Result<Option<Vec<u8>>, BufferError> {
+        let size = self.page_size.bytes();
+        let Some(index) = self.table.get(id) else {
+            let mut bytes = vec![0; size];
+            return self.read_from_disk(id, &mut bytes).map(|()| Some(bytes));
+        };
+        let frame = &self.frames[index];
+        if !frame.try_lock_shared() {
+            return Ok(None);
+        }
+        let page = Shared { frame, size };
+        Ok((frame.page() == id).then(|| page.to_vec()))
+    }
+
     /// Latches a page to be changed.
     pub(crate) fn write(
         &self,

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidegate_runtime::sync::{LongMutex, RwLock};
+use tidegate_runtime::sync::{LongMutex, LongRwLock};
 
 use super::{Core, StoreError};
 use crate::allocator::PageAllocator;
@@ -30,7 +30,8 @@ const NEXT_NUMBER: &[u8] = &[255, b'n'];
 /// The trees of an open store.
 pub(crate) struct Catalog {
     own: Arc<TreeEntry>,
-    pub(super) trees: RwLock<Trees>,
+    /// Held while the entry of a tree is written, which may read its page.
+    pub(super) trees: LongRwLock<Trees>,
     /// Held by the thread that frees the pages of dropped trees.
     pub(super) drops: LongMutex<()>,
 }
@@ -105,7 +106,7 @@ impl Catalog {
     pub(crate) fn new(pool: &Pool) -> Catalog {
         let counters = pool.counters(CATALOG);
         let own = Arc::new(TreeEntry::new(CATALOG, "", CATALOG_ROOT, counters, None));
-        Catalog { own, trees: RwLock::default(), drops: LongMutex::default() }
+        Catalog { own, trees: LongRwLock::default(), drops: LongMutex::default() }
     }
 
     /// Makes the catalog of a new store. It is the first page that is allocated, which is page 2.
@@ -569,6 +570,21 @@ impl TreeHandle {
     /// A page cannot be read, or the tree was dropped.
     pub fn fills(&self) -> Result<Vec<LeafFill>, StoreError> {
         let fills = self.tree().fills();
+        // Pages of a dropped tree say anything.
+        check_not_dropped(&self.entry)?;
+        Ok(fills?)
+    }
+
+    /// Returns how full each leaf is at this moment, in the order of keys, without bringing pages
+    /// into the buffer; `None` if a page of the tree is just being changed: look again later. For
+    /// a machine in virtual time while time stands still
+    /// ([`stand_still`](tidegate_runtime::thread::stand_still)): on the operating system a page
+    /// that is being written may be read torn, which is an error.
+    ///
+    /// # Errors
+    /// A page cannot be read, or the tree was dropped.
+    pub fn fills_now(&self) -> Result<Option<Vec<LeafFill>>, StoreError> {
+        let fills = self.tree().fills_now();
         // Pages of a dropped tree say anything.
         check_not_dropped(&self.entry)?;
         Ok(fills?)

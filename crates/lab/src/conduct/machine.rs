@@ -2,11 +2,11 @@
 //! the laboratory's clients, with processors and disks that a file says.
 //!
 //! Tables are loaded once, into memory, and each execution has a copy of them, so executions do not
-//! see what others have changed. An execution is a machine of its own ([`tidegate_runtime`]) on a
-//! thread of its own, from the execution's seed; so it is the same each time, here and elsewhere.
-//! Clients are beside the machine: they take none of its processor time.
+//! see what others have changed. The load and each execution are a machine of their own
+//! ([`tidegate_runtime`]) on a thread of its own, each from its seed; so they are the same each
+//! time, here and elsewhere. Clients are beside the machine, and take none of its processor time,
+//! or on its processors, as the file says.
 
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,38 +14,42 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use tidegate_runtime::work::Operation;
-use tidegate_runtime::{Hardware, Machine};
+use tidegate_runtime::{Hardware, Machine, Service, thread};
 use tidegate_subject::connection::check;
-use tidegate_subject::embedded::{Embedded, MachineOptions, MemoryDisk, TimedDisk};
+use tidegate_subject::embedded::{Embedded, MachineOptions, MemoryDisk, RequestTimes, TimedDisk};
 use tidegate_workload::Table;
 use tidegate_workload::workload::{Condition, Depth};
 
-use super::measure::{ProxySetup, front, journal, limits, load_options};
+use super::measure::{ProxySetup, RunLoad, conduct};
 use super::{Assignment, ExecutionError, Executor};
 use crate::Cause;
 use crate::experiment::RunPlan;
-use crate::experiment::treatment::Treatment;
 use crate::experiment::workload::WorkloadSpec;
-use crate::load::{self, Alongside, Progress, Recorder};
+use crate::load::Progress;
 use crate::measured::{Measured, Started};
 
 /// How often the caller looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Where the draws of a load of tables begin: the number of the log.
+const LOAD_SEED: u64 = 1;
 
 /// See the [module](self).
 pub struct VirtualMachine {
     /// Where the log of an execution goes; the journal of its controller goes beside it.
     log: PathBuf,
     options: Option<MachineOptions>,
-    loaded: Option<Tables>,
+    loaded: Option<LoadedTables>,
     /// The tables as the last execution left them.
-    left: Option<Tables>,
+    left: Option<LoadedTables>,
 }
 
-/// A disk with a closed store, which has these tables.
-struct Tables {
+/// A disk with a closed store, which has the tables of these workloads.
+#[derive(Clone)]
+struct LoadedTables {
     disk: Arc<MemoryDisk>,
     tables: Vec<Table>,
+    workloads: Vec<WorkloadSpec>,
 }
 
 impl VirtualMachine {
@@ -55,12 +59,39 @@ impl VirtualMachine {
     }
 
     fn options(&self) -> Result<&MachineOptions, ExecutionError> {
-        self.options.as_ref().ok_or_else(|| ExecutionError::Failed("nothing is started".into()))
+        self.options.as_ref().ok_or_else(|| failed("nothing is started"))
     }
 }
 
 fn failed(error: impl Into<Cause>) -> ExecutionError {
     ExecutionError::Failed(error.into())
+}
+
+/// Runs `body` as the first task of a machine on a thread of its own. It is told when it is to
+/// stop, and tells how far it is.
+fn run_on<T: Send + 'static>(
+    machine: Machine,
+    cancel: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+    body: impl FnOnce(&AtomicBool, &Sender<Progress>) -> Result<T, ExecutionError> + Send + 'static,
+) -> Result<T, ExecutionError> {
+    let (tell, told) = channel();
+    let stop = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&stop);
+    let thread = std::thread::Builder::new()
+        .name("virtual-machine".into())
+        .spawn(move || machine.run(move || body(&theirs, &tell)))
+        .map_err(failed)?;
+    loop {
+        match told.recv_timeout(LOOK) {
+            Ok(seen) => progress(&seen),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        stop.store(cancel.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    let report = thread.join().map_err(|_| failed("the machine panicked"))?;
+    report.map_err(failed)?.value
 }
 
 impl Executor for VirtualMachine {
@@ -77,59 +108,54 @@ impl Executor for VirtualMachine {
         Ok(started)
     }
 
+    /// Tables that are loaded already are not loaded again: no execution has changed them.
     fn prepare(
         &mut self,
         workloads: &[WorkloadSpec],
         cancel: &AtomicBool,
     ) -> Result<(), ExecutionError> {
-        let disk = Arc::new(MemoryDisk::new());
-        let shared = Arc::clone(&disk) as Arc<_>;
-        let mut database = Embedded::create_on(&shared, self.options()?.store).map_err(failed)?;
-        let workloads = WorkloadSpec::build_in_turn(workloads)?;
-        database.load_all(&workloads, cancel).map_err(failed)?;
-        let tables = database.tables().to_vec();
-        database.close().map_err(failed)?;
-        (self.loaded, self.left) = (Some(Tables { disk, tables }), None);
+        self.left = None;
+        if self.loaded.as_ref().is_some_and(|loaded| loaded.workloads == workloads) {
+            return Ok(());
+        }
+        self.loaded = None;
+        let MachineOptions { store, hardware, .. } = self.options()?.clone();
+        let hardware = Hardware { data: Service::None, log: Service::None, ..hardware };
+        let workloads = workloads.to_vec();
+        let load = move |cancel: &AtomicBool, _: &Sender<Progress>| {
+            let disk = Arc::new(MemoryDisk::new());
+            let shared = Arc::clone(&disk) as Arc<_>;
+            let mut database = Embedded::create_on(&shared, store).map_err(failed)?;
+            let built = WorkloadSpec::build_in_turn(&workloads)?;
+            database.load_all(&built, cancel).map_err(failed)?;
+            let tables = database.tables().to_vec();
+            database.close().map_err(failed)?;
+            Ok(LoadedTables { disk, tables, workloads })
+        };
+        let machine = Machine::new(hardware, LOAD_SEED);
+        self.loaded = Some(run_on(machine, cancel, &mut |_| {}, load)?);
         Ok(())
     }
 
     fn execute(
         &mut self,
-        assignment: &Assignment<'_>,
+        assignment: &Assignment,
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Measured, ExecutionError> {
-        refuse_watching(assignment.treatment)?;
         let loaded = self.loaded.as_ref().ok_or_else(|| failed("no tables are loaded"))?;
-        let disk = Arc::new(loaded.disk.fork());
+        let left = LoadedTables { disk: Arc::new(loaded.disk.fork()), ..loaded.clone() };
         let options = self.options()?.clone();
-        let (tell, told) = channel();
-        let stop = Arc::new(AtomicBool::new(false));
+        let machine = Machine::new(options.hardware.clone(), assignment.seed);
         let execution = VirtualExecution {
-            disk: Arc::clone(&disk),
-            tables: loaded.tables.clone(),
-            options: options.clone(),
-            assignment: OwnedAssignment::of(assignment),
+            loaded: left.clone(),
+            options,
+            assignment: assignment.clone(),
             log: self.log.clone(),
-            cancel: Arc::clone(&stop),
-            progress: tell,
         };
-        let machine = Machine::new(options.hardware, assignment.seed);
-        let thread = std::thread::Builder::new()
-            .name("virtual-machine".into())
-            .spawn(move || machine.run(move || execution.run()))
-            .map_err(failed)?;
-        loop {
-            match told.recv_timeout(LOOK) {
-                Ok(seen) => progress(&seen),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            stop.store(cancel.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        let report = thread.join().map_err(|_| failed("the machine panicked"))?;
-        let measured = report.map_err(failed)?.value?;
-        self.left = Some(Tables { disk, tables: loaded.tables.clone() });
+        let run = |cancel: &AtomicBool, tell: &Sender<Progress>| execution.run(cancel, tell);
+        let measured = run_on(machine, cancel, progress, run)?;
+        self.left = Some(left);
         Ok(measured)
     }
 
@@ -139,7 +165,8 @@ impl Executor for VirtualMachine {
         depth: Depth,
     ) -> Result<Vec<Condition>, ExecutionError> {
         let left = self.left.as_ref().or(self.loaded.as_ref());
-        let Tables { disk, tables } = left.ok_or_else(|| failed("no tables are loaded"))?;
+        let LoadedTables { disk, tables, .. } =
+            left.ok_or_else(|| failed("no tables are loaded"))?;
         let shared = Arc::new(disk.fork()) as Arc<_>;
         let store = self.options()?.store;
         let database = Embedded::open_on(&shared, tables.clone(), store).map_err(failed)?;
@@ -153,116 +180,59 @@ impl Executor for VirtualMachine {
     }
 }
 
-/// An [`Assignment`] that the machine's own thread can have.
-struct OwnedAssignment {
-    workload: WorkloadSpec,
-    mpl: u32,
-    treatment: Treatment,
-    warmup: Duration,
-    ctl: Duration,
-    interval: Duration,
-    connect: Duration,
-    connect_at_once: Option<NonZeroUsize>,
-    seed: u64,
-    transactions: Option<PathBuf>,
-}
-
-impl OwnedAssignment {
-    fn of(assignment: &Assignment<'_>) -> Self {
-        let Assignment { workload, mpl, treatment, warmup, ctl, interval, connect, .. } =
-            *assignment;
-        let Assignment { connect_at_once, seed, .. } = *assignment;
-        OwnedAssignment {
-            workload: workload.clone(),
-            mpl,
-            treatment: treatment.clone(),
-            warmup,
-            ctl,
-            interval,
-            connect,
-            connect_at_once,
-            seed,
-            transactions: assignment.transactions.clone(),
-        }
-    }
-
-    fn borrowed(&self) -> Assignment<'_> {
-        Assignment {
-            workload: &self.workload,
-            mpl: self.mpl,
-            treatment: &self.treatment,
-            warmup: self.warmup,
-            ctl: self.ctl,
-            interval: self.interval,
-            connect: self.connect,
-            connect_at_once: self.connect_at_once,
-            seed: self.seed,
-            transactions: self.transactions.clone(),
-        }
-    }
-}
-
 /// One execution, as the first task of a machine.
 struct VirtualExecution {
-    disk: Arc<MemoryDisk>,
-    tables: Vec<Table>,
+    loaded: LoadedTables,
     options: MachineOptions,
-    assignment: OwnedAssignment,
+    assignment: Assignment,
     log: PathBuf,
-    cancel: Arc<AtomicBool>,
-    progress: Sender<Progress>,
 }
 
 impl VirtualExecution {
-    fn run(self) -> Result<Measured, ExecutionError> {
-        let disk = Arc::new(TimedDisk::new(self.disk)) as Arc<_>;
-        let database = Embedded::open_on(&disk, self.tables, self.options.store).map_err(failed)?;
-        let assignment = self.assignment.borrowed();
-        let specs = assignment.treatment.workloads(assignment.workload);
+    fn run(self, cancel: &AtomicBool, tell: &Sender<Progress>) -> Result<Measured, ExecutionError> {
+        let VirtualExecution { loaded, options, assignment, log } = self;
+        let MachineOptions { store, hardware, requests } = options;
+        let disk = Arc::new(TimedDisk::new(loaded.disk)) as Arc<_>;
+        let database = Embedded::open_on(&disk, loaded.tables, store).map_err(failed)?;
+        let specs = assignment.treatment.workloads(&assignment.workload);
         let workloads = WorkloadSpec::build_in_turn(&specs)?;
-        let way =
-            ProxySetup { tidegate: Path::new(""), log: &self.log, is_through_tidegate: false };
-        let journal = journal(assignment.treatment, &way);
-        let front = front(&database, &assignment, &way, journal.clone())?;
-        let called = front.age();
-        let (options, then) = load_options(&assignment, &front, &workloads);
-        let recorder = assignment.transactions.as_deref().map(Recorder::create).transpose();
-        let alongside = Alongside { recorder: recorder.map_err(failed)?, server: None };
+        let tidegate = Path::new("");
+        let way = ProxySetup { tidegate, log: &log, is_through_tidegate: false, requests };
+        let mut attend = |progress: &mut dyn FnMut(&Progress), run: &mut RunLoad<'_>| {
+            // This task is the clients from here on.
+            thread::work_elsewhere(requests.client.is_none());
+            let load = run(progress);
+            thread::work_elsewhere(false);
+            load
+        };
         // Who listened has gone when the laboratory stops.
         let mut progress = |seen: &Progress| {
-            let _ = self.progress.send(*seen);
+            let _ = tell.send(*seen);
         };
-        let load = load::run_alongside(&options, &then, alongside, &self.cancel, &mut progress)?;
-        front.stop()?;
-        let limits = limits(journal.as_deref(), called, &load)?;
+        let seen =
+            conduct(&database, &workloads, &assignment, &way, &mut attend, cancel, &mut progress)?;
         database.close().map_err(failed)?;
         Ok(Measured {
+            // Clients of the engine have nothing to connect.
             connect_s: 0.0,
-            load,
-            processors: self.options.hardware.processors,
+            load: seen.load,
+            processors: hardware.processors,
             other_executors: 0,
             other_dbms: Vec::new(),
-            limits,
-            looks: Vec::new(),
+            limits: seen.limits,
+            looks: seen.looks,
         })
     }
-}
-
-/// Refuses what needs somebody who watches the database beside its clients.
-fn refuse_watching(treatment: &Treatment) -> Result<(), ExecutionError> {
-    let is_watched =
-        treatment.aging.is_some() || treatment.buffer.is_some() || treatment.exchange.is_some();
-    if is_watched {
-        let reason = "a machine in virtual time has nobody who looks at trees or changes a buffer \
-                      while clients work; take the embedded engine on this machine";
-        return Err(ExecutionError::Unavailable(reason.into()));
-    }
-    Ok(())
 }
 
 /// Returns what the machine consists of, for the store.
 fn described(options: &MachineOptions) -> Vec<(String, String)> {
     let Hardware { discipline, data_disks, stripe_bytes, data, log, costs, .. } = &options.hardware;
+    let RequestTimes { network, client } = options.requests;
+    let clients = match client {
+        None => "beside the machine".to_owned(),
+        Some(work) => format!("on the processors, {work:?} a request"),
+    };
     let mut settings = vec![
         ("buffer".to_owned(), format!("{} KiB", options.store.buffer_bytes / 1024)),
         ("isolation".to_owned(), options.store.isolation.to_string().to_lowercase()),
@@ -272,7 +242,8 @@ fn described(options: &MachineOptions) -> Vec<(String, String)> {
         ("stripe_bytes".to_owned(), stripe_bytes.to_string()),
         ("data_disk".to_owned(), format!("{data:?}")),
         ("log_disk".to_owned(), format!("{log:?}")),
-        ("clients".to_owned(), "beside the machine".to_owned()),
+        ("network".to_owned(), format!("{network:?} a request")),
+        ("clients".to_owned(), clients),
     ];
     let cost = |operation: &Operation| {
         (format!("{}_ns", operation.name()), costs.0[*operation as usize].to_string())

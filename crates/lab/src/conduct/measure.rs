@@ -5,16 +5,19 @@
 //! business.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_control::{Algorithm, Mpl};
+use tidegate_runtime::sync::channel;
+use tidegate_runtime::{clock, is_virtual, thread};
 use tidegate_subject::database::Database;
-use tidegate_subject::embedded::{ClassPriorities, EmbeddedError, Probe, SplitPolicy};
+use tidegate_subject::embedded::{
+    ClassPriorities, EmbeddedError, Probe, RequestTimes, SplitPolicy,
+};
 use tidegate_workload::workload::Workload;
 
-use super::environment::{Environment, EnvironmentMonitor};
 use super::watch::ScheduledActions;
 use super::{Assignment, ExecutionError};
 use crate::Cause;
@@ -26,13 +29,16 @@ use crate::load::{
 use crate::measured::TreeSnapshot;
 use crate::rig::{Front, FrontOptions, Interval, RigError, read_journal};
 
-/// Where a proxy comes from and writes to.
+/// What stands between the clients and a database, beside what a treatment says.
 pub(super) struct ProxySetup<'a> {
+    /// The program that a proxy is.
     pub(super) tidegate: &'a Path,
     /// Where a proxy's log goes; its journal and its configuration go beside it.
     pub(super) log: &'a Path,
     /// Whether there is a proxy with the default controller where nothing is said.
     pub(super) is_through_tidegate: bool,
+    /// What each request takes beside the database's work.
+    pub(super) requests: RequestTimes,
 }
 
 pub(super) struct LoadOutcome {
@@ -41,36 +47,45 @@ pub(super) struct LoadOutcome {
     pub(super) connect_s: f64,
     pub(super) limits: Vec<Interval>,
     pub(super) looks: Vec<TreeSnapshot>,
-    pub(super) environment: Environment,
 }
+
+/// A load from its begin to its end, which tells how far it is.
+pub(super) type RunLoad<'r> = dyn FnMut(&mut dyn FnMut(&Progress)) -> LoadResult + 'r;
+
+/// What attends a load: it runs it, and looks at what it wants to see.
+pub(super) type Attend<'a> =
+    dyn FnMut(&mut dyn FnMut(&Progress), &mut RunLoad<'_>) -> LoadResult + 'a;
+
+type LoadResult = Result<LoadReport, ExecutionError>;
 
 /// Makes an execution of these workloads, whose tables are there, on a database.
 pub(super) fn conduct(
     database: &dyn Database,
     workloads: &[Arc<dyn Workload>],
-    assignment: &Assignment<'_>,
+    assignment: &Assignment,
     way: &ProxySetup<'_>,
-    environment: &EnvironmentMonitor,
+    attend: &mut Attend<'_>,
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<LoadOutcome, ExecutionError> {
-    let probe = probe(database, assignment.treatment)?;
-    let journal = journal(assignment.treatment, way);
+    let probe = probe(database, &assignment.treatment)?;
+    let journal = journal(&assignment.treatment, way);
     let front = front(database, assignment, way, journal.clone())?;
-    let (options, then) = load_options(assignment, &front, workloads);
+    let (options, then) = load_options(assignment, &front, workloads, way.requests);
     let called = front.age();
-    let actions = ScheduledActions::of(assignment.treatment, assignment.ctl);
+    let actions = ScheduledActions::of(&assignment.treatment, assignment.ctl);
     let recorder = assignment.transactions.as_deref().map(Recorder::create).transpose();
     let mut recorder = recorder.map_err(|error| ExecutionError::Failed(error.into()))?;
     let mut run = |progress: &mut dyn FnMut(&Progress)| {
         let alongside = Alongside { recorder: recorder.take(), server: database.process_id() };
         Ok(load::run_alongside(&options, &then, alongside, cancel, progress)?)
     };
+    // On a machine in virtual time there is always one who watches, so that tasks have the same
+    // numbers with looks and without.
+    let mut watching = probe.filter(|_| !actions.are_none() || is_virtual());
     let mut looks = Vec::new();
-    let (load, environment) = environment.attend(progress, &mut |progress| {
-        let Some(probe) = probe.as_ref().filter(|_| !actions.are_none()) else {
-            return run(progress);
-        };
+    let load = attend(progress, &mut |progress| {
+        let Some(probe) = watching.take() else { return run(progress) };
         let (load, taken) = watched(actions, probe, progress, &mut run)?;
         looks = taken;
         Ok(load)
@@ -81,7 +96,6 @@ pub(super) fn conduct(
         limits: limits(journal.as_deref(), called, &load)?,
         load,
         looks,
-        environment,
     })
 }
 
@@ -92,7 +106,7 @@ fn began_s(load: &LoadReport) -> f64 {
 
 /// Returns the control intervals of a journal, counted from the beginning of the measured time of a
 /// load that was called at `called` of the journal's time.
-pub(super) fn limits(
+fn limits(
     journal: Option<&Path>,
     called: Duration,
     load: &LoadReport,
@@ -102,19 +116,19 @@ pub(super) fn limits(
 }
 
 /// Returns where the decisions of a controller are written, if there is one.
-pub(super) fn journal(treatment: &Treatment, way: &ProxySetup<'_>) -> Option<PathBuf> {
+fn journal(treatment: &Treatment, way: &ProxySetup<'_>) -> Option<PathBuf> {
     let is_controlled = matches!(treatment.admission, Admission::Control { .. });
     is_controlled.then(|| way.log.with_extension("journal"))
 }
 
 /// What stands between the clients and the database.
-pub(super) fn front<'d>(
+fn front<'d>(
     database: &'d dyn Database,
-    assignment: &Assignment<'_>,
+    assignment: &Assignment,
     way: &ProxySetup<'_>,
     journal: Option<PathBuf>,
 ) -> Result<Front<'d>, RigError> {
-    let treatment = assignment.treatment;
+    let treatment = &assignment.treatment;
     let level = Mpl::at_least_one(assignment.mpl);
     let (control, start) = match treatment.admission {
         Admission::Clients if way.is_through_tidegate => (Algorithm::default(), None),
@@ -178,12 +192,13 @@ fn policy(split: Split) -> SplitPolicy {
 }
 
 /// The load of an execution, and the further phases of its measured time.
-pub(super) fn load_options<'a>(
-    assignment: &Assignment<'_>,
+fn load_options<'a>(
+    assignment: &Assignment,
     front: &'a Front<'_>,
     workloads: &[Arc<dyn Workload>],
+    requests: RequestTimes,
 ) -> (LoadOptions<'a>, Vec<Phase>) {
-    let treatment = assignment.treatment;
+    let treatment = &assignment.treatment;
     let clients = treatment.clients(assignment.mpl);
     let is_exchanged = matches!(treatment.exchange, Some(Exchange::Workload(_)));
     let duration = if is_exchanged { assignment.ctl / 2 } else { assignment.ctl };
@@ -208,38 +223,36 @@ pub(super) fn load_options<'a>(
         duration,
         interval: assignment.interval,
         seed: assignment.seed,
+        requests,
     };
     let phase = |workload: &Arc<dyn Workload>| Phase { workload: Arc::clone(workload), duration };
     (options, workloads.iter().skip(1).map(phase).collect())
 }
 
-/// A load from its begin to its end, which tells how far it is.
-pub(super) type RunLoad<'r> =
-    dyn FnMut(&mut dyn FnMut(&Progress)) -> Result<LoadReport, ExecutionError> + 'r;
-
 /// Runs a load while somebody looks after the database.
 fn watched(
     actions: ScheduledActions,
-    probe: &Probe,
+    probe: Probe,
     progress: &mut dyn FnMut(&Progress),
     run: &mut RunLoad<'_>,
 ) -> Result<(LoadReport, Vec<TreeSnapshot>), ExecutionError> {
-    std::thread::scope(|scope| {
-        let (say, begun) = mpsc::channel();
-        let watch = scope.spawn(move || actions.run(probe, &begun));
-        let load = run(&mut |seen| {
-            if seen.stage == Stage::Measuring {
-                // Only the first word counts; whoever fails has ended, which is told below.
-                let now = Instant::now();
-                let _ = say.send(now.checked_sub(seen.elapsed).unwrap_or(now));
-            }
-            progress(seen);
-        });
-        drop(say);
-        let panicked = |_| Cause::from("who looked after the database panicked");
-        let looks = watch.join().map_err(panicked).and_then(|looks| Ok(looks?));
-        Ok((load?, looks.map_err(ExecutionError::Failed)?))
-    })
+    let (say, begun) = channel();
+    let watch = thread::spawn("watch", move || actions.run(&probe, &begun));
+    let watch = watch.map_err(|error| ExecutionError::Failed(error.into()))?;
+    let mut is_told = false;
+    let load = run(&mut |seen| {
+        if seen.stage == Stage::Measuring && !is_told {
+            is_told = true;
+            let now = clock::now();
+            // Whoever fails has ended, which is told below.
+            let _ = thread::stand_still(|| say.send(now.checked_sub(seen.elapsed).unwrap_or(now)));
+        }
+        progress(seen);
+    });
+    drop(say);
+    let panicked = |_| Cause::from("who looked after the database panicked");
+    let looks = watch.join().map_err(panicked).and_then(|looks| Ok(looks?));
+    Ok((load?, looks.map_err(ExecutionError::Failed)?))
 }
 
 /// Intervals with their times counted from `zero_s`.

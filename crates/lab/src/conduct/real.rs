@@ -12,11 +12,12 @@ use std::sync::atomic::AtomicBool;
 
 use tidegate_subject::connection::check;
 use tidegate_subject::database::Database;
+use tidegate_subject::embedded::RequestTimes;
 use tidegate_subject::processors::{Held, Processors};
 use tidegate_workload::workload::{Condition, Depth};
 
-use super::environment::EnvironmentMonitor;
-use super::measure::{ProxySetup, conduct};
+use super::environment::{Environment, EnvironmentMonitor};
+use super::measure::{ProxySetup, RunLoad, conduct};
 use super::{Assignment, ExecutionError, Executor};
 use crate::experiment::workload::WorkloadSpec;
 use crate::experiment::{RunPlan, Subject, SubjectKind};
@@ -95,11 +96,11 @@ impl Executor for RealSubject {
 
     fn execute(
         &mut self,
-        assignment: &Assignment<'_>,
+        assignment: &Assignment,
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Measured, ExecutionError> {
-        let specs = assignment.treatment.workloads(assignment.workload);
+        let specs = assignment.treatment.workloads(&assignment.workload);
         let workloads = WorkloadSpec::build_in_turn(&specs)?;
         let (tidegate, log) = (self.tidegate.clone(), self.log.clone());
         let running = self.running()?;
@@ -107,16 +108,23 @@ impl Executor for RealSubject {
         running.database.settle()?;
         running.database.level(&workloads)?;
         let is_through_tidegate = matches!(running.kind, SubjectKind::ThroughTidegate(_));
-        let way = ProxySetup { tidegate: &tidegate, log: &log, is_through_tidegate };
-        let (database, environment) = (&*running.database, running.environment());
-        let seen = conduct(database, &workloads, assignment, &way, &environment, cancel, progress)?;
+        let requests = RequestTimes::default();
+        let way = ProxySetup { tidegate: &tidegate, log: &log, is_through_tidegate, requests };
+        let (database, monitor) = (&*running.database, running.environment());
+        let mut environment = Environment::default();
+        let mut attend = |progress: &mut dyn FnMut(&Progress), run: &mut RunLoad<'_>| {
+            let (load, seen) = monitor.attend(progress, run)?;
+            environment = seen;
+            Ok(load)
+        };
+        let seen = conduct(database, &workloads, assignment, &way, &mut attend, cancel, progress)?;
         running.database.settle()?;
         Ok(Measured {
             connect_s: seen.connect_s,
             load: seen.load,
-            processors: seen.environment.processors,
-            other_executors: seen.environment.other_executors,
-            other_dbms: seen.environment.other_dbms,
+            processors: environment.processors,
+            other_executors: environment.other_executors,
+            other_dbms: environment.other_dbms,
             limits: seen.limits,
             looks: seen.looks,
         })

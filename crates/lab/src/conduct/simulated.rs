@@ -72,7 +72,7 @@ impl Executor for Simulated {
 
     fn execute(
         &mut self,
-        assignment: &Assignment<'_>,
+        assignment: &Assignment,
         cancel: &AtomicBool,
         _: &mut dyn FnMut(&Progress),
     ) -> Result<Measured, ExecutionError> {
@@ -106,9 +106,9 @@ impl Executor for Simulated {
 }
 
 impl Simulated {
-    fn throughput(&self, assignment: &Assignment<'_>) -> f64 {
+    fn throughput(&self, assignment: &Assignment) -> f64 {
         let mpl = assignment.mpl;
-        let tps = match assignment.workload {
+        let tps = match &assignment.workload {
             WorkloadSpec::Thrash(spec) => {
                 Collapse::of(spec, self.run, self.processors).throughput(mpl)
             }
@@ -130,7 +130,7 @@ fn law(mpl: u32, kappa: f64) -> f64 {
 }
 
 /// What a controller does on the law, if there is one.
-fn limits(assignment: &Assignment<'_>) -> Result<Vec<Interval>, ExecutionError> {
+fn limits(assignment: &Assignment) -> Result<Vec<Interval>, ExecutionError> {
     let Admission::Control { clients, control } = assignment.treatment.admission else {
         return Ok(Vec::new());
     };
@@ -182,7 +182,7 @@ fn limits(assignment: &Assignment<'_>) -> Result<Vec<Interval>, ExecutionError> 
 }
 
 /// The classes: by Little's law all have N/X in the mean; who goes first a tenth of that.
-fn classes(assignment: &Assignment<'_>, tps: f64, all: Latency) -> Vec<ClassReport> {
+fn classes(assignment: &Assignment, tps: f64, all: Latency) -> Vec<ClassReport> {
     let Some(priority) = assignment.treatment.priority else { return Vec::new() };
     let PriorityShare { high_percent, is_given, locks, processors } = priority;
     let high = high_percent / 100.0;
@@ -220,7 +220,7 @@ fn latency(mean_ms: f64) -> Latency {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of a model")]
-fn report(assignment: &Assignment<'_>, tps: f64) -> LoadReport {
+fn report(assignment: &Assignment, tps: f64) -> LoadReport {
     let seconds = assignment.ctl.as_secs_f64();
     let clients = assignment.treatment.clients(assignment.mpl);
     let transactions = (tps * seconds).round() as u64;

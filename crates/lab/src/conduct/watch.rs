@@ -2,11 +2,13 @@
 //!
 //! A thread of its own does both at moments of the measured time, so that the clients are not
 //! held up: it is told when that time begins by the first report of progress, which says how long
-//! ago that was. When the clients are done it looks once more and ends.
+//! ago that was. When the clients are done it looks once more and ends. On a machine in virtual
+//! time it is a task of the machine, for whose looks time stands still.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use tidegate_runtime::clock;
+use tidegate_runtime::sync::{Receiver, RecvTimeoutError};
 use tidegate_subject::embedded::{EmbeddedError, Probe};
 
 use crate::experiment::treatment::{Aging, Exchange, Treatment};
@@ -55,7 +57,7 @@ impl ScheduledActions {
             if is_over(begun, next.map(|at| start + at)) {
                 break;
             }
-            let now = start.elapsed();
+            let now = clock::now() - start;
             if let Some((_, bytes)) = buffer.filter(|(at, _)| *at <= now) {
                 probe.set_buffer_bytes(usize::try_from(bytes).expect("addresses have 64 bits"))?;
                 buffer = None;
@@ -68,7 +70,10 @@ impl ScheduledActions {
             }
         }
         if self.look.is_some() {
-            looks.push(TreeSnapshot { at_s: start.elapsed().as_secs_f64(), trees: probe.trees()? });
+            looks.push(TreeSnapshot {
+                at_s: (clock::now() - start).as_secs_f64(),
+                trees: probe.trees()?,
+            });
         }
         Ok(looks)
     }
@@ -77,7 +82,7 @@ impl ScheduledActions {
 /// Waits until a moment, or for ever; whether the clients are done by then.
 fn is_over(begun: &Receiver<Instant>, until: Option<Instant>) -> bool {
     loop {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = until.map(|until| until.saturating_duration_since(clock::now()));
         let heard = match left {
             Some(left) => begun.recv_timeout(left),
             None => begun.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -92,8 +97,7 @@ fn is_over(begun: &Receiver<Instant>, until: Option<Instant>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
+    use tidegate_runtime::sync::channel;
     use tidegate_subject::embedded::{Embedded, Options};
 
     use super::*;
@@ -127,7 +131,7 @@ mod tests {
             buffer: Some((Duration::ZERO, 2 << 20)),
             look: Some(Duration::ZERO),
         };
-        let (say, begun) = mpsc::channel();
+        let (say, begun) = channel();
         let watched = &probe;
         let looks = std::thread::scope(|scope| {
             let watch = scope.spawn(move || actions.run(watched, &begun).unwrap());
@@ -138,7 +142,7 @@ mod tests {
         });
         assert!(looks.len() >= 3, "{}", looks.len());
         assert!(looks.windows(2).all(|pair| pair[0].at_s <= pair[1].at_s));
-        let (say, begun) = mpsc::channel();
+        let (say, begun) = channel();
         drop(say);
         assert_eq!(actions.run(&probe, &begun).unwrap().len(), 1);
     }

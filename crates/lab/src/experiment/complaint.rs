@@ -34,9 +34,13 @@ impl Complaint {
     /// A complaint about a key of a subject's table. It has no line where the file says nothing of
     /// the subject.
     pub(super) fn about_subject(subject: impl fmt::Display, key: &str, text: &str) -> Self {
-        let key = format!("subject.{subject}.{key}");
-        let text = format!("`{key}`{text}");
-        Complaint { keys: vec![key], text }
+        Complaint::about_key(&format!("subject.{subject}.{key}"), text)
+    }
+
+    /// A complaint about a key that stands in a table, with a dot. It has no line where the file
+    /// does not have the key.
+    pub(super) fn about_key(key: &str, text: impl fmt::Display) -> Self {
+        Complaint { keys: vec![key.to_owned()], text: format!("`{key}`{text}") }
     }
 
     /// A complaint about the first of several keys that the file has.

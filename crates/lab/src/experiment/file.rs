@@ -43,6 +43,7 @@ use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::complaint::Complaint;
 use super::fit::{refuse_processors, refuse_unfit};
+use super::machine::MachineKeys;
 use super::redact::{kept, shown};
 use super::scenarios::{Common, READERS, Reader, ScenarioFactors};
 use super::values::{Bytes, LEVELS_MAX, Levels, Period};
@@ -111,6 +112,8 @@ struct FileKeys<F> {
     seed: Option<u64>,
     subjects: Option<Vec<SubjectKind>>,
     processors: Option<Vec<NonZeroU32>>,
+    #[serde(default)]
+    machine: MachineKeys,
     mpl: Option<Levels>,
     clients: Option<NonZeroU32>,
     buffer: Option<Bytes>,
@@ -385,6 +388,7 @@ fn build<F: ScenarioFactors>(keys: FileKeys<F>) -> Result<Experiment, Complaint>
         seed: keys.seed.unwrap_or(1),
         subjects,
         processors: keys.processors.map(|list| list.iter().map(|count| count.get()).collect()),
+        machine: keys.machine.factors()?,
         mpls: common.mpls,
         ctl,
         warmup: or(keys.warmup, 1),
@@ -507,6 +511,30 @@ mpl = { from = 100, to = 1000, step = 100 }
                 "[workload]",
                 "[subject.embedded]\nisolation = \"chaos\"\n[workload]",
                 "line 9: `subject.embedded.isolation`: `chaos` is no isolation",
+            ),
+            (
+                "[\"embedded\"]",
+                "[\"embedded-in-virtual-time\"]\nmachine.data_disk = [\"hdd\", \"tape\"]",
+                "line 5: `machine.data_disk`: `tape` is no data_disk; give none, hdd, ssd",
+            ),
+            ("[workload]", "[machine]\nclients = []\n[workload]", "line 9: `machine.clients`"),
+            ("[workload]", "[machine]\ntapes = 3\n[workload]", "line 9"),
+            (
+                "[\"embedded\"]",
+                "[\"embedded-in-virtual-time\"]\nprocessors = [2]",
+                "line 5: `processors`: a machine in virtual time has those of `machine.pro",
+            ),
+            (
+                "[\"embedded\"]\nmpl = [4, 1, 4]",
+                "[\"embedded-in-virtual-time\"]\nmpl = [4]\n\
+                 subject.embedded-in-virtual-time.settings = { log_disk = \"none\" }",
+                "line 6: `subject.embedded-in-virtual-time.settings`: `log_disk` is a key of `[m",
+            ),
+            (
+                "[\"embedded\"]\nmpl = [4, 1, 4]",
+                "[\"embedded-in-virtual-time\"]\nmpl = [4]\n\
+                 subject.embedded-in-virtual-time.settings = { \"machine.network\" = \"1ms\" }",
+                "line 6: `subject.embedded-in-virtual-time.settings`: `machine.network` is a key",
             ),
             (
                 "kind = \"tpcb\"\nscale = 10",

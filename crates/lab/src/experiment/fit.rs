@@ -28,6 +28,7 @@ const EXECUTIONS_MAX: u64 = 1_000_000;
 /// Refuses an experiment of which a part cannot be executed; the complaint names the key.
 pub(super) fn refuse_unfit(experiment: &Experiment) -> Result<(), Complaint> {
     refuse_twice(experiment)?;
+    refuse_processors_of_machine(experiment)?;
     let recipes: Vec<&Recipe> =
         experiment.scenario.runs.iter().flat_map(|(_, recipes)| recipes).collect();
     refuse_number(experiment, recipes.len())?;
@@ -53,9 +54,13 @@ fn refuse_number(experiment: &Experiment, batchsets: usize) -> Result<(), Compla
         let text = " is empty; leave it out for all that there are";
         return Err(Complaint::about("processors", text));
     }
-    let parts = [experiment.subjects.len(), processors, batchsets, experiment.mpls.len()];
-    let batches =
-        parts.into_iter().fold(1_u64, |product, part| product.saturating_mul(part as u64));
+    let configurations = experiment.subjects.iter().map(|subject| match subject.kind {
+        SubjectKind::Machine => experiment.machine.count(),
+        _ => processors as u64,
+    });
+    let configurations = configurations.fold(0, u64::saturating_add);
+    let parts = [batchsets as u64, experiment.mpls.len() as u64];
+    let batches = parts.into_iter().fold(configurations, u64::saturating_mul);
     let executions = batches.saturating_mul(experiment.repetitions.into());
     if executions > EXECUTIONS_MAX {
         let text = format!(
@@ -81,6 +86,20 @@ fn refuse_twice(experiment: &Experiment) -> Result<(), Complaint> {
             Err(Complaint::about("subjects", text))
         }
     }
+}
+
+/// Refuses `processors` where they say nothing, or where one might think that they are those of the
+/// machine in virtual time.
+fn refuse_processors_of_machine(experiment: &Experiment) -> Result<(), Complaint> {
+    let is_machine = |subject: &Subject| subject.kind == SubjectKind::Machine;
+    let are_heard = !experiment.subjects.iter().all(is_machine);
+    let are_doubtful =
+        experiment.subjects.iter().any(is_machine) && !experiment.machine.has_processors();
+    if experiment.processors.is_none() || (are_heard && !are_doubtful) {
+        return Ok(());
+    }
+    let text = ": a machine in virtual time has those of `machine.processors`; name them there";
+    Err(Complaint::about_key("processors", text))
 }
 
 fn refuse_treatment(subject: &Subject, treatment: &Treatment) -> Result<(), Complaint> {

@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | scenario | what is varied: [`Scenario`] | a file has one |
 //! | experiment | a file with a preset: [`Experiment`] | |
-//! | run | a subject with so many processors, tables with or without keys | their product |
+//! | run | a subject, its processors or machine, tables with or without keys | their product |
 //! | batchset instance | a workload with its values and its [treatment] | those of the scenario |
 //! | batch instance | an MPL | the levels of `mpl` |
 //! | batch execution | one measurement | `repetitions` |
@@ -29,6 +29,7 @@
 mod complaint;
 pub(crate) mod file;
 mod fit;
+pub(crate) mod machine;
 pub(crate) mod plan;
 mod redact;
 pub mod scenarios;
@@ -51,6 +52,7 @@ use tidegate_subject::url::{Url, UrlError};
 use tidegate_workload::workload::Depth;
 
 pub use file::{Choice, FileError, look_for_subjects, parse, read};
+pub use machine::MachineFactors;
 pub use plan::{Batch, Batchset, Execution, Plan, RunPlan};
 pub use scenarios::Scenario;
 pub use values::Bytes;
@@ -62,8 +64,11 @@ pub struct Experiment {
     /// Where all draws begin, also that of the order.
     pub seed: u64,
     pub subjects: Vec<Subject>,
-    /// The numbers of processors given to the DBMS; all there are when nothing is said.
+    /// The numbers of processors given to a DBMS on this host, or simulated; all there are when
+    /// nothing is said.
     pub processors: Option<Vec<u32>>,
+    /// The machines in virtual time.
+    pub machine: MachineFactors,
     /// The levels, rising.
     pub mpls: Vec<u32>,
     /// How long an execution is measured: the connection time limit.
@@ -88,6 +93,21 @@ pub struct Experiment {
     /// The file's text, word for word but for passwords in URLs.
     pub text: String,
     pub preset: Option<String>,
+}
+
+impl Experiment {
+    /// Returns a subject in each of its configurations, with the processors that it has; `None` is
+    /// all there are.
+    pub(crate) fn configurations(&self, subject: &Subject) -> Vec<(Subject, Option<u32>)> {
+        if subject.kind == SubjectKind::Machine {
+            let all = self.machine.configurations(subject).into_iter();
+            return all.map(|(subject, count)| (subject, Some(count))).collect();
+        }
+        match &self.processors {
+            None => vec![(subject.clone(), None)],
+            Some(counts) => counts.iter().map(|&count| (subject.clone(), Some(count))).collect(),
+        }
+    }
 }
 
 /// In which order executions are made.

@@ -23,7 +23,7 @@ pub struct RunPlan {
     /// Counted from 1.
     pub number: u32,
     pub subject: Subject,
-    /// The processors given to it; `None` is all there are.
+    /// The processors given to it, or of its machine; `None` is all there are.
     pub processors: Option<u32>,
     /// Whether its tables have primary keys.
     pub primary_key: bool,
@@ -71,13 +71,9 @@ impl Execution {
 impl Plan {
     /// The plan of an experiment: the same from the same file, preset and subjects.
     pub fn new(experiment: &Experiment) -> Self {
-        let processors: Vec<Option<u32>> = match &experiment.processors {
-            None => vec![None],
-            Some(counts) => counts.iter().copied().map(Some).collect(),
-        };
         let mut runs = Vec::new();
         for subject in &experiment.subjects {
-            for &processors in &processors {
+            for (subject, processors) in experiment.configurations(subject) {
                 for &(primary_key, ref recipes) in &experiment.scenario.runs {
                     let mut subject = subject.clone();
                     subject.settings.preempt_on_wait = recipes.iter().any(Recipe::has_locks);

@@ -4,6 +4,7 @@ use tidegate_subject::database::Database;
 use tidegate_subject::embedded::MachineOptions;
 
 use super::complaint::Complaint;
+use super::machine::refuse_parts;
 use super::{Subject, SubjectKind};
 use crate::rig::RigError;
 
@@ -65,6 +66,9 @@ impl Subject {
     pub(super) fn validate(&self) -> Result<(), Complaint> {
         self.validate_place()?;
         let Some(dbms) = self.kind.dbms() else { return Ok(()) };
+        if self.kind == SubjectKind::Machine {
+            refuse_parts(self.kind, &self.settings)?;
+        }
         let validated = match self.kind {
             SubjectKind::Machine => MachineOptions::new(&self.settings, 1).map(drop),
             _ => (dbms.validate)(&self.settings),

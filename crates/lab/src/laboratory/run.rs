@@ -26,11 +26,12 @@ use thiserror::Error;
 use tidegate_workload::workload::Condition;
 
 use crate::conduct::{Assignment, ExecutionError, Executor, simulated};
+use crate::experiment::machine;
 use crate::experiment::plan::{START_S, execution_s};
 use crate::experiment::{Batchset, Execution, Experiment, Plan, RunPlan};
 use crate::load::{Progress, Stage};
 use crate::rig::{Machine, Update};
-use crate::store::{NOT_CHECKED, Store, StoreError};
+use crate::store::{Kept, NOT_CHECKED, Store, StoreError};
 
 /// Failures one after the other after which the rest of a batchset is left for another time.
 const FAILURES_MAX: u32 = 3;
@@ -189,7 +190,8 @@ impl Runner<'_> {
                 return Ok(&[]);
             }
         };
-        self.store.keep_time(self.id, course.is_virtual())?;
+        let kept = Kept::of(self.experiment, course.run.subject.kind);
+        self.store.keep_time(self.id, course.run.number, kept)?;
         let start = self.store.started(course.row, &machine, &started)?;
         course.clock.done_s += START_S;
         let result = self.execute_all(course, &mut *executor, start, executions, outcome);
@@ -320,9 +322,9 @@ impl Runner<'_> {
         self.tell(course.clock, title.clone());
         let tried = self.store.try_execution(row, start, seed)?;
         let assignment = Assignment {
-            workload: &batchset.workload,
+            workload: batchset.workload.clone(),
             mpl: execution.mpl,
-            treatment: &batchset.treatment,
+            treatment: batchset.treatment.clone(),
             warmup: experiment.warmup,
             ctl: experiment.ctl,
             interval: experiment.interval,
@@ -501,8 +503,9 @@ impl RunPlan {
             Some(count) => format!(", {count} processors"),
             None => String::new(),
         };
+        let machine = machine::described(&self.subject.settings.named);
         let keys = if self.primary_key { "" } else { ", no primary keys" };
-        format!("{}{processors}{keys}", self.subject.kind)
+        format!("{}{processors}{machine}{keys}", self.subject.kind)
     }
 
     pub(crate) fn batchset(&self, number: u32) -> Option<&Batchset> {

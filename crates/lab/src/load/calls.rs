@@ -2,14 +2,21 @@
 //!
 //! They are all on one thread. A call returns at once, and its answer comes through a channel from
 //! the worker that ran the transaction.
+//!
+//! On a machine in virtual time they may be on another host: then a request is on its way for half
+//! of the network's time before the server has it, and its answer for the other half. They may also
+//! be on the machine's own processors: then this thread takes processor time for each request, and
+//! all clients together have one processor at most, as they have on a real machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use rustix::time::ClockId;
 use tidegate_runtime::sync::{Receiver, RecvTimeoutError, Sender, channel};
-use tidegate_runtime::{clock, is_virtual};
-use tidegate_subject::embedded::{CallError, Done, LockStatistics, RequestError, Service};
+use tidegate_runtime::{clock, is_virtual, thread};
+use tidegate_subject::embedded::{
+    CallError, Done, LockStatistics, RequestError, RequestTimes, Service,
+};
 use tidegate_workload::Conflict;
 
 use super::dispatcher::{Dispatcher, Task};
@@ -24,6 +31,12 @@ pub(super) struct Calls<'a> {
     dispatcher: Dispatcher,
     /// The transaction that each client has under way.
     tasks: Vec<Option<Task>>,
+    times: RequestTimes,
+    /// Clients whose requests are on their way, and when the server will have them; the first comes
+    /// first.
+    sent: VecDeque<(Instant, usize)>,
+    /// Answers on their way back, and when their clients will have them.
+    coming: VecDeque<(Instant, CallAnswer)>,
     answered: Sender<CallAnswer>,
     answers: Receiver<CallAnswer>,
     alive: usize,
@@ -31,8 +44,13 @@ pub(super) struct Calls<'a> {
     locks_before: LockStatistics,
 }
 
-/// A client's number, and what became of its transaction.
-type CallAnswer = (usize, Result<Done, RequestError>);
+/// What became of a client's transaction.
+struct CallAnswer {
+    client: usize,
+    result: Result<Done, RequestError>,
+    /// When the client has it, if it is on its way.
+    due: Option<Instant>,
+}
 
 impl<'a> Calls<'a> {
     pub(super) fn new(options: &LoadOptions<'_>, service: &'a Service<'a>) -> Self {
@@ -41,6 +59,9 @@ impl<'a> Calls<'a> {
             service,
             dispatcher: Dispatcher::new(options),
             tasks: vec![None; options.clients],
+            times: options.requests,
+            sent: VecDeque::new(),
+            coming: VecDeque::new(),
             answered,
             answers,
             alive: options.clients,
@@ -59,15 +80,56 @@ impl<'a> Calls<'a> {
     }
 
     fn call(&mut self, client: usize, task: Task) {
-        let answered = self.answered.clone();
-        self.service.submit(&task.transaction, task.class, move |result| {
-            // Who has left does not want to know.
-            let _ = answered.send((client, result));
-        });
+        if let Some(work) = self.times.client {
+            thread::work_for(work);
+        }
         self.tasks[client] = Some(task);
+        if self.times.network.is_zero() {
+            self.submit(client);
+        } else {
+            self.sent.push_back((clock::now() + self.times.network / 2, client));
+        }
     }
 
-    fn take(&mut self, (client, result): CallAnswer) {
+    /// Hands the server the transaction that a client has under way.
+    fn submit(&mut self, client: usize) {
+        let Some(task) = &self.tasks[client] else { return };
+        let (answered, way) = (self.answered.clone(), self.times.network / 2);
+        self.service.submit(&task.transaction, task.class, move |result| {
+            let due = (!way.is_zero()).then(|| clock::now() + way);
+            // Who has left does not want to know.
+            let _ = answered.send(CallAnswer { client, result, due });
+        });
+    }
+
+    /// An answer left the server: its client has it now, or when it has come.
+    fn answer(&mut self, answer: CallAnswer) {
+        match answer.due {
+            None => self.take(answer),
+            Some(due) => self.coming.push_back((due, answer)),
+        }
+    }
+
+    /// Hands over what has come to its end of the network.
+    fn deliver(&mut self) {
+        let now = clock::now();
+        while let Some(client) = arrived(&mut self.sent, now) {
+            self.submit(client);
+        }
+        while let Some(answer) = arrived(&mut self.coming, now) {
+            self.take(answer);
+        }
+    }
+
+    /// How long it is until something comes to its end of the network, at most `longest`.
+    fn wait_for_network(&self, longest: Duration) -> Duration {
+        let sent = self.sent.front().map(|(due, _)| *due);
+        let coming = self.coming.front().map(|(due, _)| *due);
+        let next = [sent, coming].into_iter().flatten().min();
+        next.map_or(longest, |due| due.saturating_duration_since(clock::now()).min(longest))
+    }
+
+    fn take(&mut self, CallAnswer { client, result, .. }: CallAnswer) {
         let Some(task) = self.tasks[client].take() else { return };
         match result {
             Ok(Done { ending, phases }) => {
@@ -125,15 +187,17 @@ impl Crowd for Calls<'_> {
     }
 
     fn turn(&mut self, timeout: Duration) -> Result<(), LoadError> {
+        self.deliver();
         let timeout = self.begin_due(timeout);
+        let timeout = self.wait_for_network(timeout);
         match self.answers.recv_timeout(timeout) {
-            Ok(answer) => self.take(answer),
+            Ok(answer) => self.answer(answer),
             // We hold a sender ourselves, so the channel stays open.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(()),
         }
         for _ in 1..ANSWERS {
             let Some(answer) = self.answers.try_recv() else { break };
-            self.take(answer);
+            self.answer(answer);
         }
         Ok(())
     }
@@ -168,6 +232,14 @@ impl Drop for Calls<'_> {
     fn drop(&mut self) {
         self.service.give_up(true);
     }
+}
+
+/// Takes the first of what is on the network, if it has come to its end.
+fn arrived<T>(way: &mut VecDeque<(Instant, T)>, now: Instant) -> Option<T> {
+    if way.front()?.0 > now {
+        return None;
+    }
+    way.pop_front().map(|(_, one)| one)
 }
 
 /// Waits for locks that ended without the lock, between two moments: after each of them a

@@ -32,6 +32,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 use thiserror::Error;
 use tidegate_gate::Class;
+use tidegate_runtime::clock;
 use tidegate_workload::Ending;
 
 use super::Stage;
@@ -151,9 +152,9 @@ impl Recorder {
     fn send(&mut self, message: RecorderMessage) {
         // A writer that is gone has failed, and says so at the end.
         if let Err(TrySendError::Full(message)) = self.sender.try_send(message) {
-            let since = Instant::now();
+            let since = clock::now();
             let _ = self.sender.send(message);
-            self.waited += since.elapsed();
+            self.waited += clock::now() - since;
         }
     }
 

@@ -27,7 +27,7 @@ impl Store {
     /// number.
     pub fn analysed(&mut self, experiment: i64, report: &TapReport) -> Result<i64, StoreError> {
         let rule = json(&report.rule)?;
-        let (rule, found_us) = (rule.trim_matches('"'), self.now_us());
+        let (rule, found_us) = (rule.trim_matches('"'), self.moment_of_analysis(experiment)?);
         let named = self.named(experiment)?;
         let posteriors: Vec<Posterior> =
             report.retained.iter().map(RetainedBatchset::posterior).collect();

@@ -24,6 +24,7 @@ mod analysis;
 mod course;
 mod export;
 mod hold;
+mod moments;
 mod planned;
 mod read;
 mod rows;
@@ -32,16 +33,19 @@ mod turn;
 mod write;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
 use tidegate_subject::client::{BlockingClient, ClientError};
 use tidegate_subject::connection::Transactional;
 use tidegate_subject::sqlite::SqliteConnection;
-use tidegate_workload::{Dialect, Failure, Rows, Statement, Value, Wants};
+use tidegate_workload::{Failure, Rows, Statement, Value, Wants};
 
 use crate::Cause;
 use crate::experiment::workload::WorkloadError;
+
+pub(crate) use moments::Kept;
+use moments::Moments;
 
 pub use course::{ClassSeen, ExecutionCourse, LimitSeen, TreeSeen};
 pub use export::{Format, UnknownFormat};
@@ -121,8 +125,8 @@ pub struct Store {
     host: String,
     /// The key of the host that is held of a store on PostgreSQL.
     held_host: Option<String>,
-    /// How far virtual time is ahead of the clock, in microseconds.
-    ahead_us: i64,
+    /// The time that is written.
+    moments: Moments,
 }
 
 impl Store {
@@ -181,7 +185,7 @@ impl Store {
             lock: None,
             host: hold::system_host(),
             held_host: None,
-            ahead_us: 0,
+            moments: Moments::CLOCK,
         };
         store.hold_schema()?;
         store.execute(schema::VERSIONS, &[])?;
@@ -214,49 +218,6 @@ impl Store {
             return Err(StoreError::Newer { found: version, known: schema::VERSION });
         }
         Ok(version)
-    }
-
-    /// Virtual time goes by: moments written from now on are later by so much.
-    pub(crate) fn pass(&mut self, time: Duration) {
-        self.ahead_us += micros(time);
-    }
-
-    /// Moments are by the clock; or, in virtual time, by where it had come to in an experiment's
-    /// measurements, if that is later.
-    ///
-    /// In virtual time a commit does not wait for the disk, which would take longer than the
-    /// execution. Who is killed loses nothing by that; when the machine loses its power, the last
-    /// executions may be gone, and are made again.
-    pub(crate) fn keep_time(
-        &mut self,
-        experiment: i64,
-        is_virtual: bool,
-    ) -> Result<(), StoreError> {
-        self.ahead_us = 0;
-        let commits = match (self.connection.dialect(), is_virtual) {
-            (Dialect::Postgres, true) => "SET synchronous_commit = off",
-            (Dialect::Postgres, false) => "RESET synchronous_commit",
-            (_, true) => "PRAGMA synchronous = NORMAL",
-            (_, false) => "PRAGMA synchronous = FULL",
-        };
-        self.execute(commits, &[])?;
-        if is_virtual {
-            let last: Option<i64> = self.row(
-                "SELECT MAX(m.ended_us) FROM measurement m, execution x, batchset b, run r \
-                 WHERE m.execution = x.id AND x.batchset = b.id AND b.run = r.id \
-                 AND r.experiment = ?",
-                &[experiment.into()],
-            )?;
-            self.ahead_us = last.map_or(0, |last_us| (last_us - self.now_us()).max(0));
-        }
-        Ok(())
-    }
-
-    /// Microseconds since 1970.
-    fn now_us(&self) -> i64 {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now_us = since.map_or_else(|before| -micros(before.duration()), micros);
-        now_us + self.ahead_us
     }
 
     /// The file for a record of an attempt's transactions.

@@ -6,8 +6,10 @@ use serde::de::DeserializeOwned;
 use tidegate_control::Mpl;
 use tidegate_workload::workload::mean_think_time;
 
+use super::moments::MACHINE_HOST;
 use super::rows::from_row;
 use super::{NOT_CHECKED, Store, StoreError};
+use crate::experiment::machine;
 use crate::experiment::treatment::{Admission, ArrivalSpec, Treatment};
 use crate::experiment::workload::WorkloadSpec;
 use crate::experiment::{Execution, SubjectKind};
@@ -43,6 +45,8 @@ pub struct RunRow {
     /// Processors; 0 is all there were.
     pub processors: u32,
     pub primary_key: bool,
+    /// The subject's settings, by name.
+    pub settings: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +93,9 @@ pub struct Point {
     pub errors: i64,
 }
 
+/// A run's columns, the last of which are the subject's settings as JSON.
+type StoredRun = (i64, u32, String, u32, bool, String);
+
 /// Why there is neither a check nor a reason.
 const MISSING: &str = "the laboratory was interrupted before, or has not come to it";
 
@@ -128,11 +135,16 @@ impl Store {
 
     /// The runs of an experiment.
     pub fn runs(&mut self, experiment: i64) -> Result<Vec<RunRow>, StoreError> {
-        self.rows(
-            "SELECT id, number, subject, processors, primary_key FROM run WHERE experiment = ? \
-             ORDER BY number",
+        let rows: Vec<StoredRun> = self.rows(
+            "SELECT id, number, subject, processors, primary_key, settings FROM run \
+             WHERE experiment = ? ORDER BY number",
             &[experiment.into()],
-        )
+        )?;
+        let run = |(id, number, subject, processors, primary_key, settings): StoredRun| {
+            let settings = parsed(&settings, "settings")?;
+            Ok(RunRow { id, number, subject, processors, primary_key, settings })
+        };
+        rows.into_iter().map(run).collect()
     }
 
     /// The batchsets of an experiment.
@@ -151,7 +163,8 @@ impl Store {
 
     /// The rows of an experiment's executions that this host has to do, by their places in the
     /// plan: those that are not done, and all of a batchset that another host left unfinished, for
-    /// one host measures all of a batchset.
+    /// one host measures all of a batchset. What a machine in virtual time has measured is no
+    /// host's.
     pub fn to_do(&mut self, experiment: i64) -> Result<BTreeMap<Execution, i64>, StoreError> {
         let host = self.host().to_owned();
         let rows = self.rows(
@@ -162,8 +175,9 @@ impl Store {
              FROM execution x, batchset b, run r WHERE x.batchset = b.id AND b.run = r.id \
              AND b.id IN (SELECT batchset FROM undone) AND (x.id IN (SELECT id FROM undone) \
              OR EXISTS (SELECT 1 FROM series s WHERE s.batchset = b.id AND s.host <> ? \
+             AND s.host <> ? \
              AND s.number = (SELECT MAX(n.number) FROM series n WHERE n.batchset = b.id)))",
-            &[experiment.into(), host.as_str().into()],
+            &[experiment.into(), host.as_str().into(), MACHINE_HOST.into()],
         )?;
         Ok(rows.into_iter().collect())
     }
@@ -306,7 +320,8 @@ impl Store {
             let (dbms, processors) = self.start_of(row.id)?;
             data.runs.push(TapRun {
                 id: RunId(row.number.into()),
-                subject: row.subject.clone(),
+                // Runs on different machines are not of one group.
+                subject: format!("{}{}", row.subject, machine::described(&row.settings)),
                 dbms,
                 plan: RunDesign {
                     // They are numbered from 1.
@@ -383,7 +398,7 @@ impl Store {
                 let (host, subject): (String, String) = row.next()?;
                 let mut execution = BatchExecution {
                     key: ExecutionKey { run, batchset, mpl, iteration },
-                    machine: machine(host.clone(), &subject),
+                    machine: machine(host.clone(), &subject, run),
                     host,
                     began_s: row.next::<i64>()? as f64 / 1e6,
                     ended_s: row.next::<i64>()? as f64 / 1e6,
@@ -444,12 +459,14 @@ impl Store {
 }
 
 /// The machine of an execution: its host, whatever else of it a start has seen. A simulated subject
-/// is in a time of its own, at the same time as nobody else.
-fn machine(mut host: String, subject: &str) -> String {
-    if subject.parse().is_ok_and(SubjectKind::is_virtual) {
-        host.push_str(", in virtual time");
+/// is in a time of its own, at the same time as nobody else; and so is each run of a machine in
+/// virtual time.
+fn machine(host: String, subject: &str, run: RunId) -> String {
+    match subject.parse() {
+        Ok(SubjectKind::Machine) => format!("{host}, in virtual time, run {}", run.0),
+        Ok(kind) if kind.is_virtual() => format!("{host}, in virtual time"),
+        _ => host,
     }
-    host
 }
 
 /// The mean think time of a batchset's clients, in seconds; `None` where transactions come by a
@@ -513,7 +530,6 @@ from_row!(ExperimentRow {
     done,
     measured_us
 });
-from_row!(RunRow { id, number, subject, processors, primary_key });
 from_row!(Point {
     mpl,
     repetition,

@@ -125,7 +125,8 @@ mod tests {
                 for primary_key in [true, false] {
                     let number = u32::try_from(runs.len() + 1).expect("few runs");
                     let (id, subject) = (number.into(), (*subject).to_owned());
-                    runs.push(RunRow { id, number, subject, processors, primary_key });
+                    let settings = BTreeMap::new();
+                    runs.push(RunRow { id, number, subject, processors, primary_key, settings });
                 }
             }
         }

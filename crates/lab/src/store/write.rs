@@ -1,11 +1,10 @@
 //! What is written: the plan, then attempts and what came of them.
 
-use std::time::Instant;
-
 use tidegate_workload::Value;
 use tidegate_workload::workload::Condition;
 
-use super::{Store, StoreError, count, micros, real};
+use super::moments::{MACHINE_HOST, Since};
+use super::{Store, StoreError, count, real};
 use crate::experiment::{Experiment, Plan, RunPlan};
 use crate::load::{IntervalKind, KindReport, Latency, LoadReport};
 use crate::measured::{Measured, Started};
@@ -17,11 +16,7 @@ pub struct Tried {
     execution: i64,
     /// The host's measurements of the batchset that this one will be of.
     series: i64,
-    /// When, by the store's clock, and by one that nobody sets.
-    began_us: i64,
-    began: Instant,
-    /// How far virtual time was ahead then.
-    ahead_us: i64,
+    began: Since,
 }
 
 impl Tried {
@@ -38,8 +33,9 @@ impl Store {
         plan: &Plan,
         machine: &Machine,
     ) -> Result<i64, StoreError> {
+        self.keep_time_of_plan(experiment);
         self.atomically(|store| {
-            let (machine, code) = (store.machine(machine)?, store.code()?);
+            let (machine, code) = (store.machine(machine, 0)?, store.code()?);
             let subjects: Vec<String> =
                 experiment.subjects.iter().map(ToString::to_string).collect();
             let [ctl_s, warmup_s, pause_s, connect_limit_s, interval_s] = times_s(experiment);
@@ -54,7 +50,7 @@ impl Store {
                     ("file", experiment.text.as_str().into()),
                     ("machine", machine.into()),
                     ("code", code.into()),
-                    ("began_us", store.now_us().into()),
+                    ("began_us", store.moments.now_us().into()),
                     ("ctl_s", real(ctl_s)),
                     ("warmup_s", real(warmup_s)),
                     ("pause_s", real(pause_s)),
@@ -111,15 +107,27 @@ impl Store {
         Ok(())
     }
 
-    fn machine(&mut self, machine: &Machine) -> Result<i64, StoreError> {
+    /// The row of the machine that measures: this host, as it is described; or one in virtual time
+    /// with so many processors, 0 where there may be several.
+    fn machine(&mut self, machine: &Machine, processors: u32) -> Result<i64, StoreError> {
         let host = self.host().to_owned();
-        let row = [
-            ("host", host.as_str().into()),
-            ("cpu", machine.cpu.as_str().into()),
-            ("processors", count(machine.cores)),
-            ("memory_mib", count(machine.memory_mib)),
-            ("kernel", machine.kernel.as_str().into()),
-        ];
+        let row = if self.moments.is_of_machine() {
+            [
+                ("host", MACHINE_HOST.into()),
+                ("cpu", MACHINE_HOST.into()),
+                ("processors", count(processors)),
+                ("memory_mib", count(0)),
+                ("kernel", MACHINE_HOST.into()),
+            ]
+        } else {
+            [
+                ("host", host.as_str().into()),
+                ("cpu", machine.cpu.as_str().into()),
+                ("processors", count(machine.cores)),
+                ("memory_mib", count(machine.memory_mib)),
+                ("kernel", machine.kernel.as_str().into()),
+            ]
+        };
         self.find_or_add("machine", &row)
     }
 
@@ -136,7 +144,8 @@ impl Store {
         started: &Started,
     ) -> Result<i64, StoreError> {
         self.atomically(|store| {
-            let (machine, code) = (store.machine(machine)?, store.code()?);
+            let machine = store.machine(machine, started.processors)?;
+            let code = store.code()?;
             store.add(
                 "start",
                 &[
@@ -146,7 +155,7 @@ impl Store {
                     ("version", started.version.as_str().into()),
                     ("settings", json(&started.settings)?.into()),
                     ("processors", count(started.processors)),
-                    ("began_us", store.now_us().into()),
+                    ("began_us", store.moments.now_us().into()),
                 ],
             )
         })
@@ -159,7 +168,7 @@ impl Store {
         start: i64,
         seed: u64,
     ) -> Result<Tried, StoreError> {
-        let (began_us, began, ahead_us) = (self.now_us(), Instant::now(), self.ahead_us);
+        let began = self.moments.since();
         self.atomically(|store| {
             let before: i64 = store
                 .row("SELECT COUNT(*) FROM attempt WHERE execution = ?", &[execution.into()])?;
@@ -171,10 +180,10 @@ impl Store {
                     ("number", (before + 1).into()),
                     ("start", start.into()),
                     ("seed", Value::Int(seed.cast_signed())),
-                    ("began_us", began_us.into()),
+                    ("began_us", began.us().into()),
                 ],
             )?;
-            Ok(Tried { id, execution, series, began_us, began, ahead_us })
+            Ok(Tried { id, execution, series, began })
         })
     }
 
@@ -246,7 +255,7 @@ impl Store {
             ("attempt", tried.id.into()),
             ("execution", tried.execution.into()),
             ("series", tried.series.into()),
-            ("ended_us", self.end_us(tried).into()),
+            ("ended_us", self.moments.end_us(tried.began).into()),
             ("connect_s", real(measured.connect_s)),
             ("seconds", real(load.seconds)),
             ("clients", count(load.clients)),
@@ -265,14 +274,6 @@ impl Store {
             ("report", without_intervals(load)?.into()),
         ];
         self.insert("measurement_taken", &[&row[..], &latency(&load.latency)].concat())
-    }
-
-    /// The moment at which an attempt ends now. The clock may have been set since it began, and no
-    /// execution ends before its begin.
-    fn end_us(&self, tried: Tried) -> i64 {
-        // At least one tick, as everywhere else: begin and end are two moments.
-        let passed_us = micros(tried.began.elapsed()) + self.ahead_us - tried.ahead_us;
-        tried.began_us + passed_us.max(1)
     }
 
     fn add_kind(&mut self, tried: Tried, kind: &KindReport) -> Result<(), StoreError> {

@@ -134,7 +134,7 @@ impl Executor for Troubled {
 
     fn execute(
         &mut self,
-        assignment: &Assignment<'_>,
+        assignment: &Assignment,
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Measured, ExecutionError> {

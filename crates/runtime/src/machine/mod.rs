@@ -218,6 +218,8 @@ struct TaskState {
     /// Counts the waits, so that an event for an earlier one is known to be late.
     waits: u64,
     priority: Priority,
+    /// Whether its work is done by processors of another machine.
+    is_elsewhere: bool,
     /// Locks that it holds and must not hold at a wait, while others run.
     held: u32,
     /// What it panicked with.
@@ -258,6 +260,8 @@ struct State {
     entropy: SplitMix64,
     /// A task waits while it unwinds: the run is given up.
     is_given_up: bool,
+    /// Whether the running task looks while time stands still.
+    stands_still: bool,
     mode: Mode,
 }
 
@@ -316,6 +320,7 @@ impl State {
             counts: Counts::default(),
             entropy: SplitMix64::new(SplitMix64::mix(seed ^ 0x656e_7472)),
             is_given_up: false,
+            stands_still: false,
             mode,
         }
     }
@@ -446,7 +451,13 @@ impl State {
 
     /// Takes processor time for the running task. Returns whether it has to wait for it.
     fn start_work(&mut self, extra: u64) -> bool {
+        if self.stands_still {
+            return false;
+        }
         let counts = work::take();
+        if self.tasks[self.running].is_elsewhere {
+            return false;
+        }
         self.counts.add(&counts);
         let Mode::Timed(parts) = &mut self.mode else { return false };
         let demand = parts.costs.of(&counts) + extra;
@@ -544,6 +555,7 @@ fn start<T: Send + 'static>(
             is_unparked: false,
             waits: 0,
             priority: Priority::Normal,
+            is_elsewhere: false,
             held: 0,
             panic: None,
         });
@@ -581,6 +593,7 @@ fn wait(why: Wait) {
     with(|state| {
         let is_free = held::get() == 0 || state.is_scheduled();
         debug_assert!(is_free, "a task waits and holds a lock that is not for waits");
+        assert!(!state.stands_still, "a task does not wait while time stands still");
         let running = state.running;
         state.tasks[running].wait = why;
         // The standard library counts panics by thread: other fibers would see this one's. A panic
@@ -611,7 +624,7 @@ pub(crate) fn now() -> Instant {
 /// Lets the machine switch, if it draws its schedules.
 pub(crate) fn point() {
     let switches = with(|state| {
-        let switches = state.is_scheduled() && !std::thread::panicking();
+        let switches = state.is_scheduled() && !state.stands_still && !std::thread::panicking();
         if switches {
             state.ready.push_back(state.running);
         }
@@ -687,6 +700,9 @@ pub(crate) fn yield_now() {
 }
 
 pub(crate) fn transfer(transfer: Transfer) {
+    if with(|state| state.stands_still) {
+        return;
+    }
     work::count(Operation::SystemCall, 1);
     settle(Duration::ZERO);
     let waits = with(|state| {
@@ -703,6 +719,31 @@ pub(crate) fn transfer(transfer: Transfer) {
     } else {
         point();
     }
+}
+
+/// Calls `look`; meanwhile nothing that the running task does is charged.
+pub(crate) fn stand_still<R>(look: impl FnOnce() -> R) -> R {
+    /// Ends it also after a panic.
+    struct Standing {
+        counts: Counts,
+    }
+
+    impl Drop for Standing {
+        fn drop(&mut self) {
+            work::put_back(&self.counts);
+            with(|state| state.stands_still = false);
+        }
+    }
+
+    let before = with(|state| std::mem::replace(&mut state.stands_still, true));
+    assert!(!before, "time stands still once");
+    let _standing = Standing { counts: work::counts() };
+    look()
+}
+
+pub(crate) fn work_elsewhere(is_elsewhere: bool) {
+    settle(Duration::ZERO);
+    with(|state| state.tasks[state.running].is_elsewhere = is_elsewhere);
 }
 
 pub(crate) fn set_priority(priority: Priority) {
@@ -747,6 +788,10 @@ pub(crate) fn wait_for_lock(address: usize) {
 /// Lets those go on who wait for the lock at this address: all of them, or the first.
 pub(crate) fn wake_for_lock(address: usize, all: bool) {
     with(|state| {
+        if state.stands_still {
+            // Who waits does so for somebody else: nobody has come since the look took the lock.
+            return;
+        }
         let Some(queue) = state.at_locks.get_mut(&address) else { return };
         let count = if all { queue.len() } else { 1 };
         let woken: Vec<usize> = queue.drain(..count).collect();

@@ -4,7 +4,7 @@
 //! [`Mutex`] and [`RwLock`] are for short sections: a task that holds one waits for nothing but
 //! another lock. On a machine in virtual time such a section takes no time, so they are never
 //! contended there, and a debug build panics if a task waits while it holds one. What has to be
-//! held across a wait is a [`LongMutex`] or a [`RawRwLock`].
+//! held across a wait is a [`LongMutex`], a [`LongRwLock`] or a [`RawRwLock`].
 //!
 //! Sharing a lock between tasks of a machine and threads outside it is an error: a task that finds
 //! a lock taken waits for another task to release it.
@@ -33,6 +33,9 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex<false>, T>;
 pub type LongMutex<T> = lock_api::Mutex<RawMutex<true>, T>;
 /// A lock of readers and writers that is not held across a wait.
 pub type RwLock<T> = lock_api::RwLock<RawRwLock<false>, T>;
+
+/// A lock of readers and writers that may be held across a wait.
+pub type LongRwLock<T> = lock_api::RwLock<RawRwLock<true>, T>;
 
 /// How many locks the running task of a machine holds that it must not hold at a wait. It is
 /// counted by debug builds.

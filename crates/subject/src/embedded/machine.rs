@@ -11,10 +11,21 @@ use crate::settings::{SettingError, Settings, unknown, wrong};
 
 const DBMS: &str = "the embedded engine in virtual time";
 
-const KNOWN: &str = "buffer_bytes, quantum, data_disks, stripe_bytes, data_disk, log_disk, and the \
-                     costs of work in nanoseconds: statement_ns, row_ns, transaction_ns, \
-                     page_visit_ns, comparison_ns, page_load_ns, page_write_ns, page_split_ns, \
-                     lock_ns, log_record_ns, log_byte_ns, wake_up_ns, system_call_ns";
+const KNOWN: &str = "buffer_bytes and the costs of work in nanoseconds: statement_ns, row_ns, \
+                     transaction_ns, page_visit_ns, comparison_ns, page_load_ns, page_write_ns, \
+                     page_split_ns, lock_ns, log_record_ns, log_byte_ns, wake_up_ns, \
+                     system_call_ns";
+
+/// What the names of the machine's parts begin with among the settings.
+pub const MACHINE: &str = "machine.";
+
+/// The names of the parts behind that, but for the processors, which are apart.
+pub const PARTS: [&str; 7] =
+    ["quantum", "data_disks", "stripe_bytes", "data_disk", "log_disk", "network", "clients"];
+
+/// Processor time of a client for each request where only `on` is said: about what our own load
+/// generator takes for a transaction of the embedded engine.
+const CLIENT: Duration = Duration::from_micros(5);
 
 /// What work costs where the settings do not say it, in nanoseconds. They are of the order of what
 /// a processor of 2020 takes, and not fitted to one.
@@ -52,40 +63,84 @@ pub struct MachineOptions {
     pub store: Options,
     /// The machine's.
     pub hardware: Hardware,
+    /// Its clients' way to it.
+    pub requests: RequestTimes,
+}
+
+/// What a client's request to the embedded engine takes on a machine in virtual time beside the
+/// engine's work. A transaction is one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestTimes {
+    /// Time on the network: half of it before the request arrives, half after its answer.
+    pub network: Duration,
+    /// Processor time of the client on the machine's processors, before each request. `None` if
+    /// clients are beside the machine and take none of its processors.
+    pub client: Option<Duration>,
 }
 
 impl MachineOptions {
-    /// Returns what settings say of a machine with so many processors.
+    /// Returns what settings say of a machine with so many processors. The machine's parts have
+    /// names that begin with [`MACHINE`]:
     ///
-    /// `data_disk` and `log_disk` are `none`, `hdd`, `ssd`, or a time such as `8ms` that each
-    /// transfer takes; by default `none` and `2ms`. `quantum` is a time; without it processors are
-    /// shared.
+    /// | part | values | default |
+    /// | --- | --- | --- |
+    /// | `quantum` | `none`, for processors that are shared equally, or a time | `none` |
+    /// | `data_disks` | number of disks over which pages are striped | 1 |
+    /// | `stripe_bytes` | bytes of a stripe | 65536 |
+    /// | `data_disk` | `none`, `hdd`, `ssd`, or the time of each transfer, such as `8ms` | `none` |
+    /// | `log_disk` | the same for the log | `2ms` |
+    /// | `network` | `none`, or the time of each request on the network | `none` |
+    /// | `clients` | `beside`, `on`, or a client's processor time for each request | `beside` |
     ///
     /// # Errors
     /// A name that there is not, or a value that is not one.
     pub fn new(settings: &Settings, processors: u32) -> Result<MachineOptions, SettingError> {
         let mut hardware = Hardware::with_processors(processors.max(1));
-        hardware.log = time("log_disk", "2ms")?;
+        hardware.log = service("log_disk", "2ms")?;
         for (operation, cost) in COSTS {
             hardware.costs.0[operation as usize] = cost;
         }
+        let mut requests = RequestTimes::default();
         let mut of_store = BTreeMap::new();
         for (name, value) in &settings.named {
-            match name.as_str() {
-                "quantum" => hardware.discipline = Discipline::Quantum(quantum(value)?),
-                "data_disks" => hardware.data_disks = count(name, value)?,
-                "stripe_bytes" => hardware.stripe_bytes = count(name, value)?.into(),
-                "data_disk" => hardware.data = time(name, value)?,
-                "log_disk" => hardware.log = time(name, value)?,
-                "buffer_bytes" => {
+            match name.strip_prefix(MACHINE) {
+                Some(part) => set_part(&mut hardware, &mut requests, part, value)?,
+                None if PARTS.contains(&name.as_str()) => {
+                    return Err(SettingError::Part { name: name.clone() });
+                }
+                None if name == "buffer_bytes" => {
                     of_store.insert(name.clone(), value.clone());
                 }
-                _ => set_cost(&mut hardware.costs, name, value)?,
+                None => set_cost(&mut hardware.costs, name, value)?,
             }
         }
         let of_store = Settings { named: of_store, ..settings.clone() };
-        Ok(MachineOptions { store: Options::new(&of_store)?, hardware })
+        Ok(MachineOptions { store: Options::new(&of_store)?, hardware, requests })
     }
+}
+
+fn set_part(
+    hardware: &mut Hardware,
+    requests: &mut RequestTimes,
+    part: &str,
+    value: &str,
+) -> Result<(), SettingError> {
+    match part {
+        "quantum" => {
+            hardware.discipline = match time(part, value)? {
+                Duration::ZERO => Discipline::Sharing,
+                quantum => Discipline::Quantum(quantum),
+            }
+        }
+        "data_disks" => hardware.data_disks = count(part, value)?,
+        "stripe_bytes" => hardware.stripe_bytes = count(part, value)?.into(),
+        "data_disk" => hardware.data = service(part, value)?,
+        "log_disk" => hardware.log = service(part, value)?,
+        "network" => requests.network = time(part, value)?,
+        "clients" => requests.client = client(value)?,
+        other => return Err(unknown(DBMS, other, "the parts that `[machine]` has")),
+    }
+    Ok(())
 }
 
 fn set_cost(costs: &mut Costs, name: &str, value: &str) -> Result<(), SettingError> {
@@ -113,12 +168,22 @@ fn duration(text: &str) -> Option<Duration> {
     (0.0..=3_600.0).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
 }
 
-fn quantum(value: &str) -> Result<Duration, SettingError> {
-    let quantum = duration(value).filter(|quantum| !quantum.is_zero());
-    quantum.ok_or_else(|| wrong("quantum", value, "a time such as 3ms"))
+fn time(name: &str, value: &str) -> Result<Duration, SettingError> {
+    let time = if value == "none" { Some(Duration::ZERO) } else { duration(value) };
+    time.ok_or_else(|| wrong(name, value, "none, or a time such as 3ms"))
 }
 
-fn time(name: &str, value: &str) -> Result<Service, SettingError> {
+fn client(value: &str) -> Result<Option<Duration>, SettingError> {
+    Ok(match value {
+        "beside" => None,
+        "on" => Some(CLIENT),
+        other => Some(duration(other).ok_or_else(|| {
+            wrong("clients", value, "beside, on, or the processor time of a request such as 20us")
+        })?),
+    })
+}
+
+fn service(name: &str, value: &str) -> Result<Service, SettingError> {
     Ok(match value {
         "none" => Service::None,
         "hdd" => HDD,
@@ -143,10 +208,12 @@ mod tests {
     #[test]
     fn settings_say_what_the_machine_consists_of() {
         let found = options(&[
-            ("data_disks", "4"),
-            ("data_disk", "hdd"),
-            ("log_disk", "1.5ms"),
-            ("quantum", "3ms"),
+            ("machine.data_disks", "4"),
+            ("machine.data_disk", "hdd"),
+            ("machine.log_disk", "1.5ms"),
+            ("machine.quantum", "3ms"),
+            ("machine.network", "0.5ms"),
+            ("machine.clients", "20us"),
             ("lock_ns", "99.5"),
             ("buffer_bytes", "65536"),
         ])
@@ -159,16 +226,39 @@ mod tests {
         assert!((costs.0[Operation::Lock as usize] - 99.5).abs() < 1e-9);
         assert!((costs.0[Operation::Statement as usize] - 4_000.0).abs() < 1e-9);
         assert_eq!(found.store.buffer_bytes, 65_536);
+        let (network, client) = (Duration::from_micros(500), Some(Duration::from_micros(20)));
+        assert_eq!(found.requests, RequestTimes { network, client });
+    }
+
+    #[test]
+    fn what_is_said_of_no_part_is_the_plain_machine() {
+        let plain = [
+            ("machine.quantum", "none"),
+            ("machine.data_disks", "1"),
+            ("machine.stripe_bytes", "65536"),
+            ("machine.data_disk", "none"),
+            ("machine.log_disk", "2ms"),
+            ("machine.network", "none"),
+            ("machine.clients", "beside"),
+        ];
+        assert_eq!(plain.len(), PARTS.len());
+        let (said, silent) = (options(&plain).unwrap(), options(&[]).unwrap());
+        assert_eq!((said.hardware, said.requests), (silent.hardware, silent.requests));
+        assert_eq!(options(&[("machine.clients", "on")]).unwrap().requests.client, Some(CLIENT));
     }
 
     #[test]
     fn what_is_no_setting_is_refused_with_what_there_is() {
         for (name, value, part) in [
-            ("disks", "4", "data_disks"),
-            ("data_disks", "0", "at least 1"),
-            ("data_disk", "tape", "none, hdd, ssd"),
-            ("data_disk", "-8ms", "none, hdd, ssd"),
-            ("quantum", "0ms", "such as 3ms"),
+            ("disks", "4", "statement_ns"),
+            ("machine.disks", "4", "no setting `disks`"),
+            ("data_disks", "4", "`data_disks` is a key of `[machine]`"),
+            ("machine.data_disks", "0", "at least 1"),
+            ("machine.data_disk", "tape", "none, hdd, ssd"),
+            ("machine.data_disk", "-8ms", "none, hdd, ssd"),
+            ("machine.quantum", "3", "such as 3ms"),
+            ("machine.network", "far", "such as 3ms"),
+            ("machine.clients", "far", "beside, on"),
             ("lock_ns", "-1", "0 or above"),
             ("lock_ns", "NaN", "0 or above"),
             ("buffer_bytes", "many", "number of bytes"),

@@ -7,10 +7,15 @@
 //! memory, and split full nodes otherwise, from now on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tidegate_engine::{SplitPolicy, Store, StoreError};
+use tidegate_engine::{LeafFill, SplitPolicy, Store, StoreError, TreeHandle};
+use tidegate_runtime::{is_virtual, thread};
 
 use super::EmbeddedError;
+
+/// How long a look waits for the end of a change of a page, on a machine in virtual time.
+const CHANGE: Duration = Duration::from_micros(10);
 
 /// See the module. It holds the store open: drop it before the store is to close.
 pub struct Probe {
@@ -49,7 +54,7 @@ impl Probe {
         let states = trees.map(|tree| {
             // First, so that what looking costs is not counted.
             let io = tree.io();
-            let leaves = tree.fills()?;
+            let leaves = fills(&tree)?;
             Ok(TreeState {
                 name: tree.name().to_owned(),
                 entries: leaves.iter().map(|leaf| leaf.entries as u64).sum(),
@@ -78,6 +83,20 @@ impl Probe {
         let names = self.store.trees();
         let mut trees = names.iter().filter_map(|name| self.store.tree(name));
         Ok(trees.try_for_each(|tree| tree.set_split_policy(policy))?)
+    }
+}
+
+/// Returns how full the leaves of a tree are. On a machine in virtual time they are looked at while
+/// time stands still and past the buffer, so that nothing else is different for it.
+fn fills(tree: &TreeHandle) -> Result<Vec<LeafFill>, StoreError> {
+    if !is_virtual() {
+        return tree.fills();
+    }
+    loop {
+        if let Some(fills) = thread::stand_still(|| tree.fills_now())? {
+            return Ok(fills);
+        }
+        thread::sleep(CHANGE);
     }
 }
 

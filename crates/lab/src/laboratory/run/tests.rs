@@ -116,11 +116,11 @@ impl Executor for Scripted {
 
     fn execute(
         &mut self,
-        assignment: &Assignment<'_>,
+        assignment: &Assignment,
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Measured, ExecutionError> {
-        let here = rose(assignment.workload).map(|rose| (rose, assignment.mpl));
+        let here = rose(&assignment.workload).map(|rose| (rose, assignment.mpl));
         if here.is_some() && here == self.script.borrow().fails_at {
             return Err(ExecutionError::Failed("too many clients".into()));
         }
