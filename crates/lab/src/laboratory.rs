@@ -18,7 +18,7 @@ use crate::experiment::{
 use crate::rig::{Machine, Update};
 use crate::show::{self, FigureError, Troubles, figure, timeline};
 use crate::store::{ExperimentRow, Format, Store, StoreError};
-use crate::tap::{Choices, DataError, TapReport, analyse};
+use crate::tap::{Choices, DataError, Posterior, RetainedBatchset, TapReport, analyse, certainty};
 use run::{Outcome, RunError, Runner};
 
 /// The name that a file taken out of the store goes by in messages.
@@ -70,6 +70,21 @@ impl Drop for Logs {
     fn drop(&mut self) {
         let has_words = std::fs::metadata(self.path()).is_ok_and(|log| log.len() > 0);
         self.0.disable_cleanup(has_words);
+    }
+}
+
+/// What the analysis protocol found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Analysed {
+    pub report: TapReport,
+    /// The posterior of each batchset instance retained, in their order.
+    pub posteriors: Vec<Posterior>,
+}
+
+impl Analysed {
+    /// Returns the study's tables, and how certain their last is, as Markdown.
+    pub fn tables(&self) -> String {
+        self.report.tables() + &certainty(&self.report, &self.posteriors)
     }
 }
 
@@ -197,11 +212,14 @@ impl Laboratory {
         Ok(show::list(&self.experiments()?))
     }
 
-    /// Applies the analysis protocol to an experiment and keeps the thrashing points.
-    pub fn tap(&mut self, id: i64, choices: Choices) -> Result<TapReport, LabError> {
+    /// Applies the analysis protocol to an experiment and keeps the thrashing points, each with its
+    /// posterior.
+    pub fn tap(&mut self, id: i64, choices: Choices) -> Result<Analysed, LabError> {
         let report = self.analysed(id, choices)?;
-        self.store.analysed(id, &report)?;
-        Ok(report)
+        let posteriors: Vec<Posterior> =
+            report.retained.iter().map(RetainedBatchset::posterior).collect();
+        self.store.analysed(id, &report, &posteriors)?;
+        Ok(Analysed { report, posteriors })
     }
 
     /// Applies the analysis protocol to those of the experiments that it is for: curves of

@@ -23,14 +23,17 @@ struct RowIds {
 
 impl Store {
     /// Keeps an analysis of an experiment beside those before it: its counts, what it dropped, and
-    /// the thrashing points, each with the protocol's and the rule's version and its posterior; its
-    /// number.
-    pub fn analysed(&mut self, experiment: i64, report: &TapReport) -> Result<i64, StoreError> {
+    /// the thrashing points, each with the protocol's and the rule's version and its posterior;
+    /// these are in the order of the batchset instances retained. Its number.
+    pub fn analysed(
+        &mut self,
+        experiment: i64,
+        report: &TapReport,
+        posteriors: &[Posterior],
+    ) -> Result<i64, StoreError> {
         let rule = json(&report.rule)?;
         let (rule, found_us) = (rule.trim_matches('"'), self.moment_of_analysis(experiment)?);
         let named = self.named(experiment)?;
-        let posteriors: Vec<Posterior> =
-            report.retained.iter().map(RetainedBatchset::posterior).collect();
         self.atomically(|store| {
             let code = store.code()?;
             let id = store.add(
@@ -46,7 +49,7 @@ impl Store {
             report.counts().iter().try_for_each(|one| store.add_count(id, one))?;
             report.dropped().iter().try_for_each(|one| store.add_drop(id, &named, one))?;
             let from = [report.protocol.into(), rule.into(), found_us.into()];
-            for (set, posterior) in report.retained.iter().zip(&posteriors) {
+            for (set, posterior) in report.retained.iter().zip(posteriors) {
                 let point = store.add_point(id, &from, &named, set)?;
                 store.add_posterior(point, posterior)?;
             }

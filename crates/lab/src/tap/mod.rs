@@ -94,6 +94,8 @@ pub use steps::{
     StepCounts, TapReport, analyse,
 };
 
+pub(crate) use tables::certainty;
+
 /// The version of the protocol as coded here; another when a check or a constant changes.
 pub const PROTOCOL: &str = "tap v2";
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::check::{Check, Class};
+use super::posterior::Posterior;
 use super::steps::{CheckCount, Step, StepCounts, TapReport};
 
 impl TapReport {
@@ -78,6 +79,44 @@ impl TapReport {
     }
 }
 
+/// Returns how certain the outcome of Step 4 is, as Markdown: for each group how many batchset
+/// instances are expected to thrash, and of how many that is in doubt.
+///
+/// `posteriors` are those of the batchset instances retained, in their order.
+pub(crate) fn certainty(report: &TapReport, posteriors: &[Posterior]) -> String {
+    let mut text = "\n| group | retained | expected to thrash by the posteriors | \
+                    P(thrashing) up to 0.1 | in doubt | 0.9 or more |\n\
+                    | --- | --- | --- | --- | --- | --- |\n"
+        .to_owned();
+    for group in &report.groups {
+        let of_group = report.retained.iter().zip(posteriors);
+        let thrashing: Vec<f64> = of_group
+            .filter(|(batchset, _)| batchset.factors.group == group.group)
+            .map(|(_, posterior)| 1.0 - posterior.none())
+            .collect();
+        let few = thrashing.iter().filter(|&&share| share <= 0.1).count();
+        let many = thrashing.iter().filter(|&&share| share >= 0.9).count();
+        let (name, retained) = (&group.group, group.retained);
+        let expected: f64 = thrashing.iter().sum();
+        let doubt = retained - few - many;
+        push(
+            &mut text,
+            format_args!("| {name} | {retained} | {expected:.1} | {few} | {doubt} | {many} |"),
+        );
+    }
+    let unmeasured = posteriors.iter().filter(|posterior| !posterior.is_noise_measured).count();
+    if unmeasured > 0 {
+        push(
+            &mut text,
+            format_args!(
+                "\n{unmeasured} have one execution a level, which does not measure the noise \
+                 between executions: their probabilities are conditional on its prior"
+            ),
+        );
+    }
+    text
+}
+
 fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{line}");
@@ -100,7 +139,28 @@ pub(super) fn percent(part: usize, whole: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::small;
+    use super::super::{RetainedBatchset, Rule, analyse};
     use super::*;
+
+    #[test]
+    fn certainty_is_told_by_group() {
+        let mut report = analyse(&small(2), Rule::Equation1).expect("sound rows");
+        for level in report.retained[0].levels.iter_mut().skip(5) {
+            level.tps = vec![1.0; 3];
+        }
+        let posteriors: Vec<Posterior> =
+            report.retained.iter().map(RetainedBatchset::posterior).collect();
+        let text = certainty(&report, &posteriors);
+        assert!(text.ends_with("| read | 6 | 1.0 | 5 | 0 | 1 |\n"), "{text}");
+        for level in &mut report.retained[0].levels {
+            level.tps.truncate(1);
+        }
+        report.retained.truncate(1);
+        report.groups[0].retained = 1;
+        let text = certainty(&report, &[report.retained[0].posterior()]);
+        assert!(text.contains("\n1 have one execution a level"), "{text}");
+    }
 
     /// Those of the study's Tables 6 and 8 and of its text, and the ends.
     #[test]

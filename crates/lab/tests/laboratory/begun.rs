@@ -123,7 +123,7 @@ fn an_execution_that_ends_before_its_begin_is_dropped_alone() {
     let set = "DROP TRIGGER attempt_no_update; UPDATE attempt SET began_us = began_us + 3600000000 \
                WHERE id = 1";
     bench.connection.batch(set).unwrap();
-    let report = bench.laboratory.tap(1, Choices::default()).unwrap();
+    let report = bench.laboratory.tap(1, Choices::default()).unwrap().report;
     assert_eq!((report.dropped_executions.len(), report.retained.len()), (1, 1));
     let why = &report.violations[0].observed;
     assert!(why.contains("s after its begin") && why.contains("it ended -"), "{why}");

@@ -66,17 +66,21 @@ impl Steps {
     }
 
     /// Draws the steps of a curve, one after the other.
-    pub(super) fn draw(self, count: usize, random: &mut SplitMix64) -> Vec<f64> {
+    pub(super) fn draw(
+        self,
+        count: usize,
+        random: &mut SplitMix64,
+    ) -> impl Iterator<Item = f64> + use<'_> {
         let mut before = None;
-        let next = |_| {
+        let next = move |_| {
             let chances = self.chances(before.is_none())[before.unwrap_or(SMALL)];
-            let kind = pick(&sums(chances.into_iter()), random);
+            let kind = pick_kind(chances, random);
             before = Some(kind);
             let is_up = kind == RISING || kind == SMALL && random.next_chance(0.5);
             let size = SIZES[kind] * random.next_exponential();
             if is_up { size } else { -size }
         };
-        (0..count).map(next).collect()
+        (0..count).map(next)
     }
 }
 
@@ -290,8 +294,7 @@ impl<'a> Sampler<'a> {
             }
             cell = pick(&self.sums[level][kind][cell], random);
             let chances = self.chain.steps.chances(level == 0);
-            let of_kind = |old: usize| chances[old][kind] * before[old][cell];
-            kind = pick(&sums((0..KINDS).map(of_kind)), random);
+            kind = pick_kind([0, 1, 2].map(|old| chances[old][kind] * before[old][cell]), random);
             self.path[level] = self.tps(cell, random);
         }
         &self.path
@@ -318,6 +321,13 @@ fn pick(sums: &[f64], random: &mut SplitMix64) -> usize {
     let at = random.next_draw().value() * all;
     // Rounding may put the draw at the end itself.
     sums.partition_point(|&sum| sum <= at).min(sums.len() - 1)
+}
+
+/// Returns a kind of step drawn by weights.
+fn pick_kind(weights: [f64; KINDS], random: &mut SplitMix64) -> usize {
+    let [small, rise, fall] = weights;
+    let at = random.next_draw().value() * (small + rise + fall);
+    usize::from(at >= small) + usize::from(at >= small + rise && fall > 0.0)
 }
 
 /// Returns the probabilities of the values of the noise.

@@ -58,6 +58,9 @@ mod noise;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use tidegate_control::{Mpl, SplitMix64};
 
@@ -129,7 +132,7 @@ impl Posterior {
         assert!(levels.windows(2).all(|pair| pair[0].mpl < pair[1].mpl), "a level is there twice");
         let steps = Steps::new(levels.len());
         let chain = Chain::new(rule, &levels, steps);
-        let priors = prior(rule, steps, levels.len());
+        let priors = remembered_prior(rule, steps, levels.len());
         let (counts, noise) = chain.count_outcomes(rule, DRAWS, &mut SplitMix64::new(SEED));
         let points = levels.windows(2).enumerate().map(|(place, pair)| match place {
             0 => ThrashingPoint::AtLowest { mpl: pair[0].mpl, next: pair[1].mpl },
@@ -183,6 +186,19 @@ impl Posterior {
         chosen.sort_unstable();
         chosen.into_iter().map(|place| self.outcomes[place]).collect()
     }
+}
+
+thread_local! {
+    /// Priors by rule and number of levels: drawing one takes longer than a posterior.
+    static PRIORS: RefCell<BTreeMap<(&'static str, usize), Vec<f64>>> =
+        const { RefCell::new(BTreeMap::new()) };
+}
+
+fn remembered_prior(rule: Rule, steps: Steps, levels: usize) -> Vec<f64> {
+    PRIORS.with_borrow_mut(|priors| {
+        let known = priors.entry((rule.version(), levels));
+        known.or_insert_with(|| prior(rule, steps, levels)).clone()
+    })
 }
 
 /// Returns the probability of each outcome by the prior of curves with so many levels. Half a path
