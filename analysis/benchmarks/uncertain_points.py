@@ -18,6 +18,18 @@ import pandas as pd
 from tidegate_analysis import censored
 from tidegate_analysis.errors import AnalysisError
 
+HEAD = """
+## Regressions
+
+Batchsets whose log thrashing point is normal about ln 450 + 0.25·x with standard deviation 0.4, 60
+in a data set; curves are nearly flat up to the point and fall by 30 to 60 % behind it, and noise
+between executions is 12 %. Batchsets that the protocol drops for transient thrashing are left out
+for all. The regression is of log TP on x; *with posteriors* is what the report does. **Rule of
+judgement**, stated before the run: 95 % intervals of the coefficient hold the truth at least as
+often with posteriors as with the rule's points as exact, and in at least 90 % of the data sets. (A
+first run had curves that rose as steeply as they fell, so that the point was often not one by Eq.
+(1) even without noise: there the intervals held it in 77 and 69 %, with the rule's points in 44 and
+50 %, and with the true intervals in 85 %.)"""
 TRUTH = {"x": 0.25, "intercept": float(np.log(450))}
 Fit = Callable[[pd.DataFrame], censored.LinearPredictor]
 
@@ -51,7 +63,7 @@ def by_posterior(outcomes: pd.DataFrame) -> censored.LinearPredictor:
 
 def by_truth(outcomes: pd.DataFrame) -> censored.LinearPredictor:
     """Regress the intervals that the points are in."""
-    samples = outcomes.drop_duplicates("sample")
+    samples = outcomes.drop_duplicates("sample").reset_index(drop=True)
     levels = np.arange(100.0, 1001.0, 100.0)
     seen = censored.seen(samples["point"].to_numpy(), levels)
     return censored.regress(samples.assign(**seen), ["x"], distribution="lognormal")
@@ -61,7 +73,7 @@ FITS: dict[str, Fit] = {
     "least squares over what thrashed by the rule": naive,
     "censored, the rule's points as exact": by_rule,
     "censored, the most probable outcomes as exact": by_most_probable,
-    "censored, the posteriors": by_posterior,
+    "censored, with posteriors": by_posterior,
     "censored, the true intervals": by_truth,
 }
 
@@ -69,6 +81,7 @@ FITS: dict[str, Fit] = {
 def main(path: str) -> None:
     """Print a table for each number of repetitions."""
     table = pd.read_csv(path)
+    print(HEAD)
     for repetitions, of in table.groupby("repetitions"):
         print(
             f"\n{repetitions} execution{'s' if int(str(repetitions)) > 1 else ''} of each level:\n"

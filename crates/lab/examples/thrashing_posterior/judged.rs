@@ -71,9 +71,9 @@ impl Tally {
         }
     }
 
-    /// Prints the tables. Returns whether each bin of enough answers is within 0.10.
-    pub(crate) fn print(&self) -> bool {
-        let mut is_met = true;
+    /// Prints the tables. Returns the bins of enough answers that are off by more than 0.10.
+    pub(crate) fn print(&self) -> Vec<String> {
+        let mut missed = Vec::new();
         for (what, bins) in
             [("most probable outcome", &self.best), ("P(thrashing)", &self.thrashing)]
         {
@@ -85,11 +85,13 @@ impl Tally {
                     let low = place as f64 / BINS as f64;
                     let high = low + 1.0 / BINS as f64;
                     println!("| {low:.1} to {high:.1} | {count} | {mean:.2} | {share:.2} |");
-                    is_met &= count < FEWEST || (share - mean).abs() <= 0.10;
+                    if count >= FEWEST && (share - mean).abs() > 0.10 {
+                        missed.push(format!("{what} {low:.1} to {high:.1}, {:+.3}", share - mean));
+                    }
                 }
             }
         }
-        is_met
+        missed
     }
 }
 

@@ -35,20 +35,21 @@ fn main() {
     }
     println!("{HEAD}");
     let mut calibration = Tally::default();
-    let flat_is_met = flat(&mut calibration);
-    let falls_are_met = falls(&mut calibration);
-    let disturbed_is_met = disturbed();
+    let of_flat = flat(&mut calibration);
+    let of_falls = falls(&mut calibration);
+    let of_disturbed = disturbed();
     by_shape(&mut calibration);
     println!("{CALIBRATION}");
-    let calibration_is_met = calibration.print();
-    println!("\n## Judgement\n\n| rule | met |\n| --- | --- |");
-    for (rule, is_met) in [
-        ("1, flat curves", flat_is_met),
-        ("2, real falls", falls_are_met),
-        ("3, calibration", calibration_is_met),
-        ("4, other noise", disturbed_is_met),
+    let of_calibration = calibration.print();
+    println!("\n## Judgement\n\n| rule | met, or where not |\n| --- | --- |");
+    for (rule, missed) in [
+        ("1, flat curves", of_flat),
+        ("2, real falls", of_falls),
+        ("3, calibration", of_calibration),
+        ("4, other noise", of_disturbed),
     ] {
-        println!("| {rule} | {} |", if is_met { "yes" } else { "**no**" });
+        let all = if missed.is_empty() { "yes".to_owned() } else { missed.join("; ") };
+        println!("| {rule} | {all} |");
     }
     println!("\n{LIMITS}");
 }
@@ -74,9 +75,9 @@ fn seeds(row: u64) -> Range<u64> {
     row * 1_000_000..row * 1_000_000 + CURVES
 }
 
-fn flat(calibration: &mut Tally) -> bool {
+fn flat(calibration: &mut Tally) -> Vec<String> {
     println!("{FLAT}");
-    let mut is_met = true;
+    let mut missed = Vec::new();
     for (row, (noise, count, repetitions)) in [
         (0.1, 5, 1),
         (0.1, 10, 1),
@@ -106,7 +107,9 @@ fn flat(calibration: &mut Tally) -> bool {
         let share = |is: fn(&Answer) -> bool| share(&answers, is);
         let half = share(|one| one.thrashing > 0.5);
         let sure = share(|one| one.thrashing > 0.9);
-        is_met &= half <= 0.10 && sure <= 0.02;
+        if half > 0.10 || sure > 0.02 {
+            missed.push(format!("{} noise, {count} levels, {repetitions}", percent(noise)));
+        }
         println!(
             "| {} | {count} | {repetitions} | {} | {} | {} |",
             percent(noise),
@@ -115,12 +118,12 @@ fn flat(calibration: &mut Tally) -> bool {
             percent(sure),
         );
     }
-    is_met
+    missed
 }
 
-fn falls(calibration: &mut Tally) -> bool {
+fn falls(calibration: &mut Tally) -> Vec<String> {
     println!("{FALLS_HEAD}");
-    let mut is_met = true;
+    let mut missed = Vec::new();
     let mut row = 200;
     for noise in [0.05, 0.1] {
         for fall in FALLS {
@@ -140,22 +143,27 @@ fn falls(calibration: &mut Tally) -> bool {
                     percent(thrash),
                     cells(&answers)
                 );
-                is_met &= share(&answers, |one| one.is_in_set) >= 0.85;
-                if fall < 0.15 {
-                    assert!(answers.iter().all(|one| one.truth.is_none()), "below the threshold");
-                    is_met &= share(&answers, |one| one.thrashing > 0.9) <= 0.05;
-                } else if fall > 0.4 && repetitions > 1 {
-                    is_met &= share(&answers, |one| one.is_right) >= 0.9;
+                let held = share(&answers, |one| one.is_in_set) >= 0.85;
+                let is_met = held
+                    && if fall < 0.15 {
+                        assert!(answers.iter().all(|one| one.truth.is_none()), "no thrashing");
+                        share(&answers, |one| one.thrashing > 0.9) <= 0.05
+                    } else {
+                        fall < 0.4 || repetitions == 1 || share(&answers, |one| one.is_right) >= 0.9
+                    };
+                if !is_met {
+                    let (noise, fall) = (percent(noise), percent(fall));
+                    missed.push(format!("{noise} noise, fall of {fall}, {repetitions}"));
                 }
             }
         }
     }
-    is_met
+    missed
 }
 
-fn disturbed() -> bool {
+fn disturbed() -> Vec<String> {
     println!("{DISTURBED}");
-    let mut is_met = true;
+    let mut missed = Vec::new();
     let mut row = 300;
     for disturbance in Disturbance::ALL {
         for fall in [0.0, 0.2, 0.5] {
@@ -165,12 +173,14 @@ fn disturbed() -> bool {
                     let curve = with_fall(base(LEVELS, random), fall, random);
                     samples(&mpls(LEVELS), &curve, 0.05, repetitions, disturbance, random)
                 });
-                is_met &= share(&answers, |one| one.is_in_set) >= 0.80;
+                if share(&answers, |one| one.is_in_set) < 0.80 {
+                    missed.push(format!("{disturbance}, fall of {}, {repetitions}", percent(fall)));
+                }
                 println!("| {disturbance} | {} | {repetitions} {}", percent(fall), cells(&answers));
             }
         }
     }
-    is_met
+    missed
 }
 
 fn by_shape(calibration: &mut Tally) {
@@ -319,4 +329,5 @@ const LIMITS: &str = "\
   is not that: close to the threshold its answers lean to what is more common.
 - Noise that neighbouring executions share is not in the model. The laboratory runs the executions
   of a batchset in random order for that reason; the rows above have them in a row.
+- The probabilities are counts of 4,000 draws: those below 1 in 1,000 are not told apart.
 ";
