@@ -35,8 +35,8 @@ type Answered = (&'static str, Instant);
 fn bench(priorities: ClassPriorities, limit: u32) -> Bench {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1, Faults::default()));
     let mut options = StoreOptions::default();
-    options.locks.priorities =
-        if priorities.locks { Priorities::PreemptOnWait } else { Priorities::Ignored };
+    // Which does nothing as long as all transactions have the same priority.
+    options.locks.priorities = Priorities::PreemptOnWait;
     let store = Arc::new(Store::create(&disk, LogId(1), &options).unwrap());
     let tree = store.create_tree("keys").unwrap();
     let mut fill = store.begin(TxnOptions::default());
