@@ -5,6 +5,8 @@ PYTHON ?= python3
 CARGO_TARGET_DIR ?= target
 OUT ?= out/demo
 FUZZ_SECONDS ?= 60
+# Tests of one program at a time: most of the time many of them wait for a server.
+TEST_THREADS ?= 4
 # More arguments for tidegate demo, such as --db embedded.
 DEMO ?=
 # More arguments for bench/compare.py, such as --quick.
@@ -88,7 +90,7 @@ simulate:
 test: test-rust test-analysis
 
 test-rust: setup setup-subjects
-	$(CARGO) test --workspace $(LOCKED)
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace $(LOCKED)
 
 # The analysis in its virtual environment, analysis/.venv.
 analysis:

@@ -9,6 +9,7 @@ use tidegate_gate::{Claim, Class, Outcome, Permit, Ticket};
 use tidegate_runtime::clock;
 use tidegate_runtime::sync::{Condvar, Mutex};
 use tidegate_runtime::thread::{self, JoinHandle};
+use tidegate_runtime::work::{self, Operation};
 
 use crate::{Answer, CallError, Procedure, Shared};
 
@@ -260,7 +261,7 @@ fn spawn(shared: &Arc<Shared>, state: &mut State) {
     let name = format!("tidegate-worker-{}", state.threads.len());
     let thread = thread::spawn(&name, move || {
         while let Some(job) = worker.pool.next() {
-            work(&worker, job);
+            run(&worker, job);
         }
     });
     match thread {
@@ -274,10 +275,11 @@ fn spawn(shared: &Arc<Shared>, state: &mut State) {
     }
 }
 
-fn work(shared: &Shared, job: Job) {
+fn run(shared: &Shared, job: Job) {
+    work::count(Operation::Request, 1);
     let Job { code, arguments, class, reply, progress } = job;
-    let run = catch_unwind(AssertUnwindSafe(|| shared.run(&code, &arguments, class)));
-    let result = run.unwrap_or(Err(CallError::Panicked));
+    let result = catch_unwind(AssertUnwindSafe(|| shared.run(&code, &arguments, class)));
+    let result = result.unwrap_or(Err(CallError::Panicked));
     shared.pool.finished();
     if let Progress::Admitted(permit) = progress {
         let is_good = result.is_ok();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::machine::{self, TaskId};
-use crate::{Priority, clock, fiber, work};
+use crate::{Priority, clock, fiber};
 
 /// The thread or task that something is told to, so that it can be woken.
 #[derive(Clone, Debug)]
@@ -24,7 +24,6 @@ enum Kind {
 impl Task {
     /// Lets the task go on that is parked, or the next [`park`] of it return at once.
     pub fn unpark(&self) {
-        work::count(work::Operation::WakeUp, 1);
         match &self.0 {
             Kind::System(thread) => thread.unpark(),
             Kind::Virtual(task) => machine::unpark(*task),

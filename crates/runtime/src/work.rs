@@ -33,10 +33,22 @@ macro_rules! operations {
 operations! {
     /// A statement is executed.
     Statement = "statement",
-    /// A row is read or written by a statement.
+    /// A statement reads an entry of a table or index, or writes one.
     Row = "row",
+    /// A value of a row is decoded or encoded.
+    Value = "value",
+    /// A text among these values is copied.
+    Text = "text",
+    /// A row is taken into an answer.
+    Answer = "answer",
+    /// A row is taken into a group.
+    Group = "group",
+    /// Two rows are compared to sort an answer.
+    Sort = "sort",
     /// A transaction begins and ends.
     Transaction = "transaction",
+    /// A transaction is handed to a worker of the server, and its answer to the caller.
+    Request = "request",
     /// A page is looked at in the buffer.
     PageVisit = "page_visit",
     /// A key is compared within a page.
@@ -53,8 +65,12 @@ operations! {
     LogRecord = "log_record",
     /// A byte is appended to the log.
     LogByte = "log_byte",
-    /// Another task is woken.
+    /// A task that was asleep is woken. Threads of the operating system do not count it: the
+    /// system does, as voluntary switches.
     WakeUp = "wake_up",
+    /// For a task that is woken, a processor that was idle is told to run it. Counted beside the
+    /// wake-up, on machines in virtual time alone.
+    IdleWakeUp = "idle_wake_up",
     /// The operating system is called.
     SystemCall = "system_call",
 }

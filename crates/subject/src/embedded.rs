@@ -14,6 +14,7 @@
 //! The engine runs in our own process and shares its processors with who measures it. When we are
 //! killed outright (SIGKILL) the directory stays until the next one is made.
 
+mod costs;
 mod database;
 mod machine;
 mod probe;

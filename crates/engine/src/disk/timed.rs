@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_runtime::disk::{Transfer, wait_for};
+use tidegate_runtime::work::{self, Operation};
 
 use super::{Claim, Disk, File, Open, PAGES};
 
@@ -119,6 +120,7 @@ impl File for LogFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        work::count(Operation::SystemCall, 1);
         self.file.write_at(bytes, offset)?;
         self.unsynced.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())

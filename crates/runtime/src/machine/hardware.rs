@@ -24,6 +24,8 @@ pub struct Hardware {
     pub log: Service,
     /// What counted work costs.
     pub costs: Costs,
+    /// How long a processor that is idle takes until it runs a task that was woken.
+    pub wake_latency: Duration,
 }
 
 impl Hardware {
@@ -39,6 +41,7 @@ impl Hardware {
             data: Service::None,
             log: Service::None,
             costs: Costs::default(),
+            wake_latency: Duration::ZERO,
         }
     }
 }

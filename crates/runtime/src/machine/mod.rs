@@ -182,6 +182,8 @@ enum Wait {
     Nothing,
     /// To be unparked.
     Unpark,
+    /// A processor that was idle, to run it.
+    Waking,
     /// The lock at this address to be released.
     Lock(usize),
     /// The processors to do its work.
@@ -199,6 +201,7 @@ impl Wait {
         match self {
             Wait::Nothing => "can run",
             Wait::Unpark => "is parked",
+            Wait::Waking => "is woken",
             Wait::Lock(_) => "waits for a lock",
             Wait::Processors => "works",
             Wait::Moment => "waits for a moment or a disk",
@@ -255,6 +258,8 @@ struct State {
     tasks: Vec<TaskState>,
     /// Who waits for the lock at an address. It is only looked up, never gone through.
     at_locks: HashMap<usize, VecDeque<usize>>,
+    /// Tasks for which a processor leaves idleness.
+    waking: usize,
     switches: u64,
     counts: Counts,
     entropy: SplitMix64,
@@ -277,6 +282,8 @@ struct Parts {
     /// How many processors.
     count: usize,
     costs: Costs,
+    /// In nanoseconds.
+    wake_latency: u64,
 }
 
 thread_local! {
@@ -303,6 +310,7 @@ impl State {
                 disks: Disks::new(hardware, *seed),
                 count: hardware.processors as usize,
                 costs: hardware.costs,
+                wake_latency: nanoseconds(hardware.wake_latency),
             })),
             Kind::Scheduled(strategy) => Mode::Scheduled(strategy.start()),
         };
@@ -316,6 +324,7 @@ impl State {
             events: BinaryHeap::new(),
             tasks: Vec::new(),
             at_locks: HashMap::new(),
+            waking: 0,
             switches: 0,
             counts: Counts::default(),
             entropy: SplitMix64::new(SplitMix64::mix(seed ^ 0x656e_7472)),
@@ -350,6 +359,27 @@ impl State {
         self.ready.push_back(task);
     }
 
+    /// Lets a task go on because the running one wakes it: at once if it has to wait for a processor
+    /// anyhow, and when one has left idleness otherwise.
+    fn wake_up(&mut self, task: usize) {
+        work::count(Operation::WakeUp, 1);
+        let Mode::Timed(parts) = &self.mode else { return self.wake(task) };
+        // With the running one, and those that will ask for a processor before the clock goes on.
+        let running = usize::from(!self.tasks[self.running].is_elsewhere);
+        let busy = parts.processors.tasks() + self.ready.len() + self.waking + running;
+        if busy >= parts.count || self.tasks[task].is_elsewhere {
+            return self.wake(task);
+        }
+        work::count(Operation::IdleWakeUp, 1);
+        let at = self.now + parts.wake_latency;
+        self.tasks[task].wait = Wait::Waking;
+        self.tasks[task].waits += 1;
+        self.waking += 1;
+        self.order += 1;
+        let (order, wait) = (self.order, self.tasks[task].waits);
+        self.events.push(Reverse(Event { at, order, task, wait }));
+    }
+
     /// Lets the running task go on at a moment, if nothing ends its wait before.
     fn wake_at(&mut self, at: u64) {
         self.order += 1;
@@ -372,6 +402,9 @@ impl State {
     fn fire_event(&mut self) {
         if let Some(Reverse(event)) = self.events.pop() {
             self.now = self.now.max(event.at);
+            if self.tasks[event.task].wait == Wait::Waking {
+                self.waking -= 1;
+            }
             self.wake(event.task);
         }
     }
@@ -466,7 +499,7 @@ impl State {
             return false;
         }
         let end = self.now + demand;
-        let is_alone = self.ready.is_empty() && processors.has_idle();
+        let is_alone = self.ready.is_empty() && processors.tasks() < parts.count;
         if is_alone && processors.next().is_none_or(|next| next > end) {
             // Nothing happens until then that could change how fast it goes.
             if self.events.peek().is_none_or(|Reverse(event)| event.at > end) {
@@ -479,6 +512,11 @@ impl State {
         processors.start(self.running, demand, priority, self.now);
         true
     }
+}
+
+/// Returns a time in nanoseconds; beyond 584 years it stays there.
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Resumes tasks until all have ended.
@@ -640,7 +678,7 @@ pub(crate) fn settle(extra: Duration) {
     if std::thread::panicking() {
         return;
     }
-    let extra = u64::try_from(extra.as_nanos()).unwrap_or(u64::MAX);
+    let extra = nanoseconds(extra);
     if with(|state| state.start_work(extra)) {
         wait(Wait::Processors);
     }
@@ -673,8 +711,8 @@ pub(crate) fn unpark(task: TaskId) {
     with(|state| {
         assert!(task.machine == state.machine, "a task is woken on its own machine");
         match state.tasks[task.number].wait {
-            Wait::Unpark => state.wake(task.number),
-            Wait::Ended => {}
+            Wait::Unpark => state.wake_up(task.number),
+            Wait::Waking | Wait::Ended => {}
             _ => state.tasks[task.number].is_unparked = true,
         }
     });
@@ -683,7 +721,7 @@ pub(crate) fn unpark(task: TaskId) {
 
 pub(crate) fn sleep(time: Duration) {
     settle(Duration::ZERO);
-    let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let time = nanoseconds(time);
     with(|state| state.wake_at(state.now.saturating_add(time)));
     wait(Wait::Moment);
 }
@@ -799,7 +837,7 @@ pub(crate) fn wake_for_lock(address: usize, all: bool) {
             state.at_locks.remove(&address);
         }
         for task in woken {
-            state.wake(task);
+            state.wake_up(task);
         }
     });
 }

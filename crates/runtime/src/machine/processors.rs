@@ -21,8 +21,8 @@ pub(super) trait Processors {
     /// is one.
     fn advance(&mut self, now: u64) -> Option<usize>;
 
-    /// Returns whether one more task would have a processor to itself.
-    fn has_idle(&self) -> bool;
+    /// Returns how many tasks it has that have not had their demand.
+    fn tasks(&self) -> usize;
 
     /// Notes processor time of a task that ran without having been taken in.
     fn note_busy(&mut self, time: u64);
@@ -151,9 +151,8 @@ impl Processors for Sharing {
         self.classes[class].tasks.pop().map(|Reverse(end)| end.task)
     }
 
-    fn has_idle(&self) -> bool {
-        let tasks: usize = self.classes.iter().map(|class| class.tasks.len()).sum();
-        (tasks as f64) < self.processors
+    fn tasks(&self) -> usize {
+        self.classes.iter().map(|class| class.tasks.len()).sum()
     }
 
     fn note_busy(&mut self, time: u64) {
@@ -263,8 +262,8 @@ impl Processors for Rotating {
         (left == 0).then_some(task)
     }
 
-    fn has_idle(&self) -> bool {
-        self.running.len() < self.processors
+    fn tasks(&self) -> usize {
+        self.running.len() + self.waiting.iter().map(VecDeque::len).sum::<usize>()
     }
 
     fn note_busy(&mut self, time: u64) {

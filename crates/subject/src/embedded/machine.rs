@@ -7,14 +7,19 @@ use tidegate_runtime::work::{Costs, Operation};
 use tidegate_runtime::{Discipline, Hardware, Service};
 
 use super::Options;
+use super::costs::{self, CostTable};
 use crate::settings::{SettingError, Settings, unknown, wrong};
 
 const DBMS: &str = "the embedded engine in virtual time";
 
-const KNOWN: &str = "buffer_bytes and the costs of work in nanoseconds: statement_ns, row_ns, \
-                     transaction_ns, page_visit_ns, comparison_ns, page_load_ns, page_write_ns, \
+const KNOWN: &str = "buffer_bytes, costs, and the costs of work in nanoseconds: statement_ns, \
+                     row_ns, value_ns, text_ns, answer_ns, group_ns, sort_ns, transaction_ns, \
+                     request_ns, page_visit_ns, comparison_ns, page_load_ns, page_write_ns, \
                      page_split_ns, lock_ns, log_record_ns, log_byte_ns, wake_up_ns, \
-                     system_call_ns";
+                     idle_wake_up_ns, system_call_ns";
+
+/// The costs where the settings name no others.
+const USUAL: &str = "medium";
 
 /// What the names of the machine's parts begin with among the settings.
 pub const MACHINE: &str = "machine.";
@@ -22,28 +27,6 @@ pub const MACHINE: &str = "machine.";
 /// The names of the parts behind that, but for the processors, which are apart.
 pub const PARTS: [&str; 7] =
     ["quantum", "data_disks", "stripe_bytes", "data_disk", "log_disk", "network", "clients"];
-
-/// Processor time of a client for each request where only `on` is said: about what our own load
-/// generator takes for a transaction of the embedded engine.
-const CLIENT: Duration = Duration::from_micros(5);
-
-/// What work costs where the settings do not say it, in nanoseconds. They are of the order of what
-/// a processor of 2020 takes, and not fitted to one.
-const COSTS: [(Operation, f64); 13] = [
-    (Operation::Statement, 4_000.0),
-    (Operation::Row, 800.0),
-    (Operation::Transaction, 3_000.0),
-    (Operation::PageVisit, 150.0),
-    (Operation::Comparison, 10.0),
-    (Operation::PageLoad, 3_000.0),
-    (Operation::PageWrite, 2_500.0),
-    (Operation::PageSplit, 8_000.0),
-    (Operation::Lock, 150.0),
-    (Operation::LogRecord, 300.0),
-    (Operation::LogByte, 0.5),
-    (Operation::WakeUp, 2_000.0),
-    (Operation::SystemCall, 1_000.0),
-];
 
 /// A disk with an arm: 7,200 turns a minute, seeks of 0.5 to 16.5 ms, 100 MB/s.
 const HDD: Service = Service::Rotating {
@@ -92,18 +75,24 @@ impl MachineOptions {
     /// | `network` | `none`, or the time of each request on the network | `none` |
     /// | `clients` | `beside`, `on`, or a client's processor time for each request | `beside` |
     ///
+    /// `costs` says on which data work costs what it does: `small`, `medium`, which is the default,
+    /// or `large`; settings in nanoseconds, such as `lock_ns`, replace single costs.
+    ///
     /// # Errors
     /// A name that there is not, or a value that is not one.
     pub fn new(settings: &Settings, processors: u32) -> Result<MachineOptions, SettingError> {
         let mut hardware = Hardware::with_processors(processors.max(1));
         hardware.log = service("log_disk", "2ms")?;
-        for (operation, cost) in COSTS {
-            hardware.costs.0[operation as usize] = cost;
-        }
+        let costs = settings.named.get("costs").map_or(USUAL, String::as_str);
+        let CostTable { costs, client, wake_latency, .. } = cost_table(costs)?;
+        hardware.costs = Costs(*costs);
+        hardware.wake_latency = Duration::from_secs_f64(wake_latency * 1e-9);
+        let client = Duration::from_secs_f64(client * 1e-9);
         let mut requests = RequestTimes::default();
         let mut of_store = BTreeMap::new();
         for (name, value) in &settings.named {
             match name.strip_prefix(MACHINE) {
+                Some("clients") => requests.client = client_time(value, client)?,
                 Some(part) => set_part(&mut hardware, &mut requests, part, value)?,
                 None if PARTS.contains(&name.as_str()) => {
                     return Err(SettingError::Part { name: name.clone() });
@@ -111,6 +100,7 @@ impl MachineOptions {
                 None if name == "buffer_bytes" => {
                     of_store.insert(name.clone(), value.clone());
                 }
+                None if name == "costs" => {}
                 None => set_cost(&mut hardware.costs, name, value)?,
             }
         }
@@ -137,10 +127,14 @@ fn set_part(
         "data_disk" => hardware.data = service(part, value)?,
         "log_disk" => hardware.log = service(part, value)?,
         "network" => requests.network = time(part, value)?,
-        "clients" => requests.client = client(value)?,
         other => return Err(unknown(DBMS, other, "the parts that `[machine]` has")),
     }
     Ok(())
+}
+
+fn cost_table(name: &str) -> Result<&'static CostTable, SettingError> {
+    let found = costs::TABLES.iter().find(|table| table.name == name);
+    found.ok_or_else(|| wrong("costs", name, "small, medium or large"))
 }
 
 fn set_cost(costs: &mut Costs, name: &str, value: &str) -> Result<(), SettingError> {
@@ -173,10 +167,11 @@ fn time(name: &str, value: &str) -> Result<Duration, SettingError> {
     time.ok_or_else(|| wrong(name, value, "none, or a time such as 3ms"))
 }
 
-fn client(value: &str) -> Result<Option<Duration>, SettingError> {
+/// Reads what a client takes for each request; `usual` where it is only said that it takes some.
+fn client_time(value: &str, usual: Duration) -> Result<Option<Duration>, SettingError> {
     Ok(match value {
         "beside" => None,
-        "on" => Some(CLIENT),
+        "on" => Some(usual),
         other => Some(duration(other).ok_or_else(|| {
             wrong("clients", value, "beside, on, or the processor time of a request such as 20us")
         })?),
@@ -215,6 +210,7 @@ mod tests {
             ("machine.network", "0.5ms"),
             ("machine.clients", "20us"),
             ("lock_ns", "99.5"),
+            ("costs", "large"),
             ("buffer_bytes", "65536"),
         ])
         .unwrap();
@@ -224,7 +220,8 @@ mod tests {
         let latency = Duration::from_micros(1_500);
         assert_eq!(log, Service::Constant { latency, bytes_per_s: f64::INFINITY });
         assert!((costs.0[Operation::Lock as usize] - 99.5).abs() < 1e-9);
-        assert!((costs.0[Operation::Statement as usize] - 4_000.0).abs() < 1e-9);
+        let of_large = cost_table("large").unwrap().costs[Operation::Statement as usize];
+        assert!((costs.0[Operation::Statement as usize] - of_large).abs() < 1e-9);
         assert_eq!(found.store.buffer_bytes, 65_536);
         let (network, client) = (Duration::from_micros(500), Some(Duration::from_micros(20)));
         assert_eq!(found.requests, RequestTimes { network, client });
@@ -244,7 +241,8 @@ mod tests {
         assert_eq!(plain.len(), PARTS.len());
         let (said, silent) = (options(&plain).unwrap(), options(&[]).unwrap());
         assert_eq!((said.hardware, said.requests), (silent.hardware, silent.requests));
-        assert_eq!(options(&[("machine.clients", "on")]).unwrap().requests.client, Some(CLIENT));
+        let usual = Duration::from_secs_f64(cost_table(USUAL).unwrap().client * 1e-9);
+        assert_eq!(options(&[("machine.clients", "on")]).unwrap().requests.client, Some(usual));
     }
 
     #[test]
@@ -261,6 +259,7 @@ mod tests {
             ("machine.clients", "far", "beside, on"),
             ("lock_ns", "-1", "0 or above"),
             ("lock_ns", "NaN", "0 or above"),
+            ("costs", "huge", "small, medium or large"),
             ("buffer_bytes", "many", "number of bytes"),
         ] {
             let error = options(&[(name, value)]).unwrap_err().to_string();

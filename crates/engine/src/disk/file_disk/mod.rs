@@ -50,6 +50,7 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::{Errno, retry_on_intr};
+use tidegate_runtime::work::{self, Operation};
 
 use super::{Claim, Disk, File, LOCK, Open, PAGES, check_name};
 use direct::DirectFile;
@@ -243,6 +244,7 @@ impl File for OpenFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        work::count(Operation::SystemCall, 1);
         let len = buffer.len();
         let read = match &self.handle {
             Handle::Buffered(file) => file.read_exact_at(buffer, offset),
@@ -252,6 +254,7 @@ impl File for OpenFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        work::count(Operation::SystemCall, 1);
         let written = match &self.handle {
             Handle::Buffered(file) => file.write_all_at(bytes, offset),
             Handle::Direct(direct) => direct.write(bytes, offset),
@@ -260,6 +263,7 @@ impl File for OpenFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        work::count(Operation::SystemCall, 1);
         self.file().sync_data().map_err(|error| cannot("sync", &self.path, &error))
     }
 

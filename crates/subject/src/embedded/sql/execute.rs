@@ -33,10 +33,7 @@ pub(super) fn execute(
         Plan::Delete(deleting) => write::delete(transaction, deleting, given),
     };
     match count {
-        Ok(count) => {
-            work::count(Operation::Row, count);
-            Ok(Reply { count, ..Reply::default() })
-        }
+        Ok(count) => Ok(Reply { count, ..Reply::default() }),
         Err(error @ SqlError::Engine(TxnError::Conflict(_))) => Err(error),
         Err(error) => {
             transaction.roll_back_to(savepoint)?;
@@ -58,13 +55,13 @@ fn select(
     let mut reader = Reader::new(transaction, &plan.reading, given)?;
     match &plan.grouping {
         None => reader.read(&mut |row, _| {
-            work::count(Operation::Row, 1);
+            work::count(Operation::Answer, 1);
             answer.take(row)
         })?,
         Some(grouping) => {
             let mut groups = Groups::new(grouping, given);
             reader.read(&mut |row, _| {
-                work::count(Operation::Row, 1);
+                work::count(Operation::Group, 1);
                 groups.take(row)
             })?;
             groups.end(|row| answer.take(row))?;

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
+use tidegate_runtime::work::{self, Operation};
 use tidegate_workload::{Reply, Rows, Value, Wants};
 
 use super::error::SqlError;
@@ -71,6 +72,8 @@ impl<'o> Answer<'o> {
     /// The answer.
     pub(super) fn end(mut self) -> Reply {
         let orders = &self.output.order;
+        let depth = self.unsorted.len().checked_ilog2().map_or(0, |depth| depth + 1);
+        work::count(Operation::Sort, self.unsorted.len() as u64 * u64::from(depth));
         self.unsorted.sort_by(|(left, _), (right, _)| {
             let by = orders.iter().zip(left.iter().zip(right)).map(|(by, (left, right))| {
                 let order = order(left, right);

@@ -10,6 +10,7 @@ use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 
 use tidegate_engine::{Direction, Transaction, TreeHandle};
+use tidegate_runtime::work::{self, Operation};
 use tidegate_workload::Value;
 
 use super::access::{End, Range};
@@ -221,6 +222,7 @@ impl<'r> Reader<'r> {
         each: &mut dyn FnMut(&mut Self) -> Result<ControlFlow<()>, SqlError>,
     ) -> Result<ControlFlow<()>, SqlError> {
         let relation = &step.relation;
+        work::count(Operation::Row, 1);
         let (key, found) = match step.index() {
             None => (key, None),
             Some(index) => {
@@ -229,6 +231,7 @@ impl<'r> Reader<'r> {
                     // Below repeatable read it may have gone since.
                     return Ok(ControlFlow::Continue(()));
                 };
+                work::count(Operation::Row, 1);
                 (key, Some(value))
             }
         };
@@ -373,13 +376,18 @@ fn read_row(row: &mut [Value<'static>], step: &Step, mut key: &[u8], value: &[u8
         }
     }
     let wanted_last = relation.rest.iter().rposition(|&place| step.wanted[place]);
+    let values = relation.key.len() + wanted_last.map_or(0, |last| last + 1);
+    work::count(Operation::Value, values as u64);
     let Some(wanted_last) = wanted_last else { return Some(()) };
     let mut cells = RowReader::new(value, relation.rest.len())?;
+    let mut texts = 0;
     for &place in &relation.rest[..=wanted_last] {
         let cell = cells.next(relation.columns[place].kind)?;
         if step.wanted[place] {
+            texts += u64::from(matches!(cell, Value::Text(_)));
             row[step.first + place] = own(&cell);
         }
     }
+    work::count(Operation::Text, texts);
     Some(())
 }

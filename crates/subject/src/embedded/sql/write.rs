@@ -6,6 +6,7 @@
 use std::ops::ControlFlow;
 
 use tidegate_engine::{Transaction, TreeHandle, TxnError};
+use tidegate_runtime::work::{self, Operation};
 use tidegate_workload::Value;
 
 use super::catalog::Relation;
@@ -46,12 +47,13 @@ pub(super) fn update(
             new[*place] = fit(given.evaluate(value, &old)?, &relation.columns[*place])?;
         }
         relation.check_null(&new)?;
-        let value = relation.row_value(&new);
+        let value = row_value(relation, &new);
         let new_key = if plan.changes_key { relation.row_key(&new) } else { key.clone() };
         if new_key == key {
+            work::count(Operation::Row, 1);
             transaction.update(&relation.tree, &key, &value)?;
         } else {
-            transaction.remove(&relation.tree, &key)?;
+            remove_entry(transaction, &relation.tree, &key)?;
             insert_entry(transaction, &relation.tree, &new_key, &value, relation, PRIMARY_KEY)?;
         }
         for index in plan.indexes.iter().map(|&index| &relation.indexes[index]) {
@@ -59,7 +61,7 @@ pub(super) fn update(
             if before == after {
                 continue;
             }
-            transaction.remove(&index.tree, &before.0)?;
+            remove_entry(transaction, &index.tree, &before.0)?;
             insert_entry(transaction, &index.tree, &after.0, &after.1, relation, index.name)?;
         }
     }
@@ -74,9 +76,9 @@ pub(super) fn delete(
     let relation = &*plan.relation;
     let found = find(transaction, &plan.reading, given)?;
     for (key, row) in &found {
-        transaction.remove(&relation.tree, key)?;
+        remove_entry(transaction, &relation.tree, key)?;
         for index in &relation.indexes {
-            transaction.remove(&index.tree, &index.entry(row, key).0)?;
+            remove_entry(transaction, &index.tree, &index.entry(row, key).0)?;
         }
     }
     Ok(found.len() as u64)
@@ -110,7 +112,7 @@ fn insert_row(
 ) -> Result<(), SqlError> {
     relation.check_null(row)?;
     let key = relation.row_key(row);
-    let value = relation.row_value(row);
+    let value = row_value(relation, row);
     insert_entry(transaction, &relation.tree, &key, &value, relation, PRIMARY_KEY)?;
     for index in &relation.indexes {
         let (entry, row_key) = index.entry(row, &key);
@@ -121,6 +123,24 @@ fn insert_row(
 
 const PRIMARY_KEY: &str = "its primary key";
 
+/// Returns what a row's entry holds beside its key.
+fn row_value(relation: &Relation, row: &[Value<'_>]) -> Vec<u8> {
+    let texts = row.iter().filter(|value| matches!(value, Value::Text(_))).count();
+    work::count(Operation::Value, row.len() as u64);
+    work::count(Operation::Text, texts as u64);
+    relation.row_value(row)
+}
+
+fn remove_entry(
+    transaction: &mut Transaction,
+    tree: &TreeHandle,
+    key: &[u8],
+) -> Result<(), SqlError> {
+    work::count(Operation::Row, 1);
+    transaction.remove(tree, key)?;
+    Ok(())
+}
+
 /// Inserts an entry that must not be there.
 fn insert_entry(
     transaction: &mut Transaction,
@@ -130,6 +150,7 @@ fn insert_entry(
     relation: &Relation,
     name: &str,
 ) -> Result<(), SqlError> {
+    work::count(Operation::Row, 1);
     match transaction.insert(tree, key, value) {
         Err(TxnError::KeyExists) => {
             Err(SqlError::Duplicate { table: relation.name.to_owned(), key: name.to_owned() })
