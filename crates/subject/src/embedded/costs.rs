@@ -19,82 +19,82 @@ pub(super) const TABLES: [CostTable; 3] = [
     CostTable {
         name: "small",
         costs: [
-            187.07,    // statement
+            206.1,     // statement
             0.0,       // row
-            32.25,     // value
-            40.34,     // text
-            29.17,     // answer
-            239.98,    // group
-            22.01,     // sort
-            229.05,    // transaction
-            1_461.85,  // request
+            28.78,     // value
+            34.53,     // text
+            23.76,     // answer
+            232.25,    // group
+            23.47,     // sort
+            277.2,     // transaction
+            1_953.0,   // request
             0.0,       // page_visit
-            24.57,     // comparison
+            24.64,     // comparison
             0.0,       // page_load
             0.0,       // page_write
-            0.0,       // page_split
-            147.78,    // lock
+            29_788.88, // page_split
+            137.74,    // lock
             0.0,       // log_record
             0.0,       // log_byte
-            2_703.8,   // wake_up
-            15_086.43, // idle_wake_up
-            1_232.34,  // system_call
+            2_159.15,  // wake_up
+            12_757.95, // idle_wake_up
+            1_130.73,  // system_call
         ],
-        client: 3_383.3,
-        wake_latency: 26_785.15,
+        client: 4_203.3,
+        wake_latency: 21_689.35,
     },
     CostTable {
         name: "medium",
         costs: [
-            696.54,    // statement
+            386.86,    // statement
             0.0,       // row
             0.0,       // value
-            67.13,     // text
-            17.61,     // answer
-            155.16,    // group
-            36.24,     // sort
-            353.13,    // transaction
-            1_337.78,  // request
-            125.45,    // page_visit
-            14.87,     // comparison
+            69.23,     // text
+            0.0,       // answer
+            148.42,    // group
+            24.93,     // sort
+            270.65,    // transaction
+            1_959.54,  // request
+            69.82,     // page_visit
+            14.45,     // comparison
             0.0,       // page_load
-            10_388.97, // page_write
+            6_682.45,  // page_write
             0.0,       // page_split
-            211.07,    // lock
+            177.93,    // lock
             0.0,       // log_record
             0.0,       // log_byte
-            2_703.8,   // wake_up
-            15_086.43, // idle_wake_up
-            1_514.29,  // system_call
+            2_159.15,  // wake_up
+            12_757.95, // idle_wake_up
+            954.5,     // system_call
         ],
-        client: 3_383.3,
-        wake_latency: 26_785.15,
+        client: 4_203.3,
+        wake_latency: 21_689.35,
     },
     CostTable {
         name: "large",
         costs: [
-            1_454.42,  // statement
+            1_493.81,  // statement
             0.0,       // row
             0.0,       // value
-            38.67,     // text
-            46.23,     // answer
-            142.94,    // group
-            35.95,     // sort
-            306.09,    // transaction
-            1_384.81,  // request
-            263.79,    // page_visit
-            1.16,      // comparison
-            1_774.34,  // page_load
-            5_571.87,  // page_write
+            36.91,     // text
+            42.24,     // answer
+            143.02,    // group
+            37.11,     // sort
+            292.41,    // transaction
+            1_937.79,  // request
+            262.02,    // page_visit
+            2.67,      // comparison
+            0.0,       // page_load
+            7_499.5,   // page_write
             0.0,       // page_split
-            30.72,     // lock
+            24.94,     // lock
             0.0,       // log_record
             0.0,       // log_byte
-            2_703.8,   // wake_up
-            15_086.43, // idle_wake_up
-            1_446.68,  // system_call
+            2_159.15,  // wake_up
+            12_757.95, // idle_wake_up
+            1_420.45,  // system_call
         ],
-        client: 3_383.3,
-        wake_latency: 26_785.15,
+        client: 4_203.3,
+        wake_latency: 21_689.35,
     },
 ];
