@@ -65,11 +65,11 @@ fn main() -> Outcome<()> {
     let tables = Arc::new(Tables { rows: rows.max(1_000) });
     for (name, buffer_bytes) in [("", 4 << 30), ("missing ", 1 << 20)] {
         let database = load(&tables, buffer_bytes)?;
-        let mut bench = Bench::new(&database, &tables);
+        let mut bench = Bench::new(&database, *tables);
         if name.is_empty() {
             bench.all()?;
             let allowed = pin(1)?;
-            bench.served(&database)?;
+            served(&database)?;
             sched_setaffinity(None, &allowed)?;
         } else {
             bench.misses()?;
@@ -111,7 +111,9 @@ fn benchmark(name: &str) -> Outcome<()> {
     for batch in 0..=BATCHES {
         let transactions: Vec<_> = (0..2_000).map(|_| client.next()).collect();
         let mut kinds: Vec<Vec<_>> = vec![Vec::new(); workload.kinds().len()];
-        transactions.into_iter().for_each(|one| kinds[one.kind()].push(one));
+        for transaction in transactions {
+            kinds[transaction.kind()].push(transaction);
+        }
         for (kind, transactions) in workload.kinds().iter().zip(kinds) {
             let (start, count) = (Moment::now(), transactions.len() as u64);
             for transaction in transactions {
@@ -190,7 +192,7 @@ fn load_of(
 }
 
 impl Bench {
-    fn new(database: &Embedded, tables: &Tables) -> Bench {
+    fn new(database: &Embedded, tables: Tables) -> Bench {
         let draw = Random::new(1, 1);
         let connection = database.connect();
         Bench { connection, draw, rows: tables.rows, next_new: FIRST_NEW }
@@ -358,46 +360,46 @@ impl Bench {
         }
         Ok(())
     }
+}
 
-    /// Transactions that do nothing, one after the other, through the engine's server: what the
-    /// server's worker takes, and what the thread of the clients takes. Both are on one processor,
-    /// because to leave idleness costs more than all else here.
-    fn served(&mut self, database: &Embedded) -> Outcome<()> {
-        const REQUESTS: u64 = 5_000;
-        let (algorithm, setting) = one_at_a_time()?;
-        let service =
-            database.serve(algorithm, &setting, ClassPriorities::default(), 1, Box::new(|_| ()))?;
-        let worker: Arc<Mutex<Option<Counts>>> = Arc::default();
-        let nothing: Arc<dyn Transaction> = Arc::new(Nothing { worker: Arc::clone(&worker) });
-        let (answered, answers) = mpsc::channel();
-        let ask = |times: u64| -> Outcome<()> {
-            for _ in 0..times {
-                let answered = answered.clone();
-                service.submit(&nothing, Class::Normal, move |done| {
-                    let _ = answered.send(done.map(drop));
-                });
-                answers.recv()??;
-            }
-            Ok(())
-        };
-        let counted = || worker.lock().ok().and_then(|counts| *counts).ok_or("nothing was run");
-        let process = || nanoseconds(ClockId::ProcessCPUTime);
-        ask(REQUESTS)?;
-        for _ in 0..BATCHES {
-            let (own, all, counts) = (Moment::now(), process(), counted()?);
-            ask(REQUESTS)?;
-            let end = Moment { counts: woken(Counts::default(), REQUESTS), ..Moment::now() };
-            let others_ns = process() - all - (end.cpu_ns - own.cpu_ns);
-            let counts_after = woken(counted()?, REQUESTS);
-            Moment { cpu_ns: 0, counts }.print_until(
-                &Moment { cpu_ns: others_ns, counts: counts_after },
-                "served",
-                REQUESTS,
-            );
-            Moment { counts: Counts::default(), ..own }.print_until(&end, "client", REQUESTS);
+/// Transactions that do nothing, one after the other, through the engine's server: what the
+/// server's worker takes, and what the thread of the clients takes. Both are on one processor,
+/// because to leave idleness costs more than all else here.
+fn served(database: &Embedded) -> Outcome<()> {
+    const REQUESTS: u64 = 5_000;
+    let (algorithm, setting) = one_at_a_time()?;
+    let service =
+        database.serve(algorithm, &setting, ClassPriorities::default(), 1, Box::new(|_| ()))?;
+    let worker: Arc<Mutex<Option<Counts>>> = Arc::default();
+    let nothing: Arc<dyn Transaction> = Arc::new(Nothing { worker: Arc::clone(&worker) });
+    let (answered, answers) = mpsc::channel();
+    let ask = |times: u64| -> Outcome<()> {
+        for _ in 0..times {
+            let answered = answered.clone();
+            service.submit(&nothing, Class::Normal, move |done| {
+                let _ = answered.send(done.map(drop));
+            });
+            answers.recv()??;
         }
         Ok(())
+    };
+    let counted = || worker.lock().ok().and_then(|counts| *counts).ok_or("nothing was run");
+    let process = || nanoseconds(ClockId::ProcessCPUTime);
+    ask(REQUESTS)?;
+    for _ in 0..BATCHES {
+        let (own, all, counts) = (Moment::now(), process(), counted()?);
+        ask(REQUESTS)?;
+        let end = Moment { counts: woken(Counts::default(), REQUESTS), ..Moment::now() };
+        let others_ns = process() - all - (end.cpu_ns - own.cpu_ns);
+        let counts_after = woken(counted()?, REQUESTS);
+        Moment { cpu_ns: 0, counts }.print_until(
+            &Moment { cpu_ns: others_ns, counts: counts_after },
+            "served",
+            REQUESTS,
+        );
+        Moment { counts: Counts::default(), ..own }.print_until(&end, "client", REQUESTS);
     }
+    Ok(())
 }
 
 /// Adds wake-ups, which threads of the operating system do not count.
@@ -439,7 +441,7 @@ fn channel_on(processors: usize) -> Outcome<()> {
         let _ = answered.recv();
         busy_for(WORK);
     }
-    let took = began.elapsed() - 2 * WORK * u32::try_from(TURNS)?;
+    let took = began.elapsed().saturating_sub(2 * WORK * u32::try_from(TURNS)?);
     let cpu_ns = nanoseconds(ClockId::ProcessCPUTime) - cpu_ns;
     drop(ask);
     let _ = other.join();
@@ -539,7 +541,8 @@ impl Workload for Tables {
             primary_key: vec!["id"],
             indexes: vec![Index { name: "narrow_grp", columns: vec!["grp"], unique: false }],
         };
-        let kind = |place: usize| if place % 2 == 0 { Type::Int } else { Type::Varchar(40) };
+        let kind =
+            |place: usize| if place.is_multiple_of(2) { Type::Int } else { Type::Varchar(40) };
         let cells = NAMES.iter().enumerate().map(|(place, name)| Column::new(name, kind(place)));
         let wide = Table {
             name: "wide",
@@ -561,7 +564,7 @@ impl Workload for Tables {
         }
         Box::new((1..=self.rows / GROUP).map(move |id| {
             let cell = |place: usize| -> Value<'static> {
-                if place % 2 == 0 {
+                if place.is_multiple_of(2) {
                     id.into()
                 } else {
                     format!("text {place} of row {id:>9}").into()
