@@ -226,6 +226,37 @@ def test_a_planted_effect_is_shown_and_what_is_not_there_is_not(dbms: int) -> No
     assert taken_as == ({"independent"} if dbms == 1 else {"independent", "clusters: DBMSs"})
 
 
+def test_uncertain_points_are_regressed_beside_exact_ones() -> None:
+    samples = planted(6)
+    count = len(samples)
+    certain = samples[["low", "high"]].assign(sample=range(count), prior=0.05, probability=1.0)
+    # A point may also be one that the rule did not find.
+    other = certain.assign(low=samples["low"].max(), high=np.inf, prior=0.6, probability=0.3)
+    doubtful = pd.concat([certain.assign(probability=0.7), other])
+
+    class Uncertain(OfSamples):
+        given: pd.DataFrame
+
+        def outcomes(self, table: pd.DataFrame) -> pd.DataFrame:
+            places = np.flatnonzero(self._samples.index.isin(table.index))
+            found = self.given[self.given["sample"].isin(places)]
+            return found.assign(sample=np.searchsorted(places, found["sample"]))
+
+    found = {}
+    for name, given in (("certain", certain), ("doubtful", doubtful)):
+        results = Uncertain(samples)
+        results.given = given
+        found[name] = table(made(results), "censored-total-update")
+    plain = table(made(OfSamples(samples)), "censored-total-update")
+    assert "exact" not in " ".join(plain.header)
+    for name, one in found.items():
+        assert one.header[-1] == "censored, the rule's points as exact"
+        assert [row[-1] for row in one.rows] == [row[2] for row in plain.rows], name
+        assert "posterior over prior" in one.note
+    assert [row[2] for row in found["certain"].rows] == [row[2] for row in plain.rows]
+    assert [row[2] for row in found["doubtful"].rows] != [row[2] for row in plain.rows]
+
+
 def test_what_one_dbms_alone_decides_is_not_claimed() -> None:
     frame = planted(4)
     alone = frame["dbms"] == "d0"

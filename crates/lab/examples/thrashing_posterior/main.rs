@@ -250,7 +250,9 @@ the rule, from the shares of batchsets that thrash in the study, and from what n
 is usual. A first version, whose steps were independent of each other, was looked at on the random
 plants of `docs/results/controllers-random.md`: of curves with several real falls and one execution
 a level it found the right level in 37 % where the rule found it in 79 %. The Markov chain of steps
-and a narrower prior of the noise came of that; the curves of this page are others.
+and a narrower prior of the noise came of that; the curves of this page are others. (In that run the
+bases of real falls were random plants, too, which decline by up to 16 % from one level to the next
+by themselves, so that falls of 5 and 10 % often were thrashing.)
 
 **Curves.** A *base* rises as 1 − exp(−N/k), k from 20 to 800, at MPL 100 to 1,000, and declines
 from a random level on by a random share of up to 5 % from one level to the next. From a level drawn
