@@ -12,6 +12,8 @@ pub(super) struct CostTable {
     pub(super) client: f64,
     /// How long an idle processor takes until it runs a task that was woken, in nanoseconds.
     pub(super) wake_latency: f64,
+    /// What a wake-up costs where there are several processors, in nanoseconds.
+    pub(super) wake_up_of_several: f64,
 }
 
 /// From the smallest data to the largest.
@@ -42,6 +44,7 @@ pub(super) const TABLES: [CostTable; 3] = [
         ],
         client: 4_203.3,
         wake_latency: 21_689.35,
+        wake_up_of_several: 6_700.0,
     },
     CostTable {
         name: "medium",
@@ -69,6 +72,7 @@ pub(super) const TABLES: [CostTable; 3] = [
         ],
         client: 4_203.3,
         wake_latency: 21_689.35,
+        wake_up_of_several: 6_700.0,
     },
     CostTable {
         name: "large",
@@ -96,5 +100,6 @@ pub(super) const TABLES: [CostTable; 3] = [
         ],
         client: 4_203.3,
         wake_latency: 21_689.35,
+        wake_up_of_several: 6_700.0,
     },
 ];
