@@ -444,7 +444,11 @@ fn switches() -> u64 {
     let of_thread = |thread: std::fs::DirEntry| {
         let status = std::fs::read_to_string(thread.path().join("status")).ok()?;
         let mut lines = status.lines();
-        lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+        lines
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?
+            .trim()
+            .parse::<u64>()
+            .ok()
     };
     threads.filter_map(of_thread).sum::<u64>()
 }
