@@ -31,13 +31,10 @@ SIZES = [("small", 1_000), ("medium", 30_000), ("large", 1_000_000)]
 CLIENT = "client"
 # How long a processor takes to leave idleness is no processor time.
 LATENCY = "latency"
-# Wake-ups by one of several processors that all have work.
-CROWD = "crowd"
 # They touch no data: their figures are the medians over all sizes.
 WITHOUT_DATA = [
     CLIENT,
     LATENCY,
-    CROWD,
     "served",
     "channel on one processor",
     "channel on two processors",
@@ -58,8 +55,6 @@ pub(super) struct CostTable {{
     pub(super) client: f64,
     /// How long an idle processor takes until it runs a task that was woken, in nanoseconds.
     pub(super) wake_latency: f64,
-    /// What a wake-up costs where there are several processors, in nanoseconds.
-    pub(super) wake_up_of_several: f64,
 }}
 
 /// From the smallest data to the largest.
@@ -120,15 +115,14 @@ def processor() -> str:
     return found[0] if found else platform.machine()
 
 
-def rust(fits: dict[str, tuple[np.ndarray, float, float, float]], operations: list[str]) -> str:
+def rust(fits: dict[str, tuple[np.ndarray, float, float]], operations: list[str]) -> str:
     text = HEAD.format(processor=processor(), count=len(fits))
-    for name, (costs, client, latency, several) in fits.items():
+    for name, (costs, client, latency) in fits.items():
         text += f'    CostTable {{\n        name: "{name}",\n        costs: [\n'
         for operation, cost in zip(operations, costs, strict=True):
             text += f"            {grouped(cost)}, // {operation}\n"
         text += f"        ],\n        client: {grouped(client)},\n"
-        text += f"        wake_latency: {grouped(latency)},\n"
-        text += f"        wake_up_of_several: {grouped(several)},\n    }},\n"
+        text += f"        wake_latency: {grouped(latency)},\n    }},\n"
     return text + "];\n"
 
 
@@ -158,13 +152,8 @@ def main() -> None:
             loads[name] = pooled
     for (name, _), loads in zip(SIZES, measured, strict=True):
         client, latency = (float(loads.pop(name)[0]) for name in (CLIENT, LATENCY))
-        crowd = loads.pop(CROWD)
         costs = fit(loads)
-        wake_up = operations.index("wake_up")
-        client -= costs[wake_up]
-        others = crowd[1:] @ costs - crowd[1:][wake_up] * costs[wake_up] + client
-        several = (crowd[0] - others) / crowd[1:][wake_up]
-        fits[name] = (costs, client, latency, several)
+        fits[name] = (costs, client - costs[operations.index("wake_up")], latency)
         pages[name] = (loads, errors(loads, costs), left_out(loads))
     print("# What work costs\n")
     print("```text\nbench/costs.py PROGRAM --runs", wanted.runs, "--write\n```\n")
@@ -175,7 +164,6 @@ def main() -> None:
     for at, operation in enumerate(operations):
         print(f"| {operation} |", " | ".join(f"{fit[0][at]:,.1f}" for fit in fits.values()), "|")
     print("| a client's own |", " | ".join(f"{fit[1]:,.1f}" for fit in fits.values()), "|")
-    print("| a wake-up, several |", " | ".join(f"{fit[3]:,.1f}" for fit in fits.values()), "|")
     print("| latency of a wake-up |", " | ".join(f"{fit[2]:,.1f}" for fit in fits.values()), "|\n")
     print("Errors of the fit, and of each load by the costs fitted to the other loads:\n")
     print("| size | loads | root mean square | worst | left out: root mean square | worst |")

@@ -71,7 +71,6 @@ fn main() -> Outcome<()> {
             let allowed = pin(1)?;
             served(&database)?;
             sched_setaffinity(None, &allowed)?;
-            crowded(&database)?;
         } else {
             bench.misses()?;
         }
@@ -372,8 +371,7 @@ fn served(database: &Embedded) -> Outcome<()> {
     let service =
         database.serve(algorithm, &setting, ClassPriorities::default(), 1, Box::new(|_| ()))?;
     let worker: Arc<Mutex<Option<Counts>>> = Arc::default();
-    let nothing: Arc<dyn Transaction> =
-        Arc::new(Nothing { worker: Arc::clone(&worker), time: Duration::ZERO });
+    let nothing: Arc<dyn Transaction> = Arc::new(Nothing { worker: Arc::clone(&worker) });
     let (answered, answers) = mpsc::channel();
     let ask = |times: u64| -> Outcome<()> {
         for _ in 0..times {
@@ -402,55 +400,6 @@ fn served(database: &Embedded) -> Outcome<()> {
         Moment { counts: Counts::default(), ..own }.print_until(&end, "client", REQUESTS);
     }
     Ok(())
-}
-
-/// Requests of many clients whose transactions only keep a processor busy: what is left of the
-/// processor time are wake-ups on processors that all have work. Their number is that of the
-/// voluntary switches that the system counted.
-fn crowded(database: &Embedded) -> Outcome<()> {
-    const CLIENTS: u64 = 16;
-    const REQUESTS: u64 = 20_000;
-    let (algorithm, setting) = limit(Mpl::at_least_one(u32::try_from(CLIENTS)?))?;
-    let service =
-        database.serve(algorithm, &setting, ClassPriorities::default(), 1, Box::new(|_| ()))?;
-    let busy: Arc<dyn Transaction> = Arc::new(Nothing { worker: Arc::default(), time: WORK });
-    let (answered, answers) = mpsc::channel();
-    let ask = || {
-        let answered = answered.clone();
-        service.submit(&busy, Class::Normal, move |done| {
-            let _ = answered.send(done.map(drop));
-        });
-    };
-    (0..CLIENTS).for_each(|_| ask());
-    for _ in 0..BATCHES {
-        let (cpu_ns, switches) = (nanoseconds(ClockId::ProcessCPUTime), switches());
-        for _ in 0..REQUESTS {
-            answers.recv()??;
-            ask();
-        }
-        let mut counts = woken(Counts::default(), self::switches() - switches);
-        counts.0[Operation::Transaction as usize] = REQUESTS;
-        counts.0[Operation::Request as usize] = REQUESTS;
-        let busy_ns = u64::try_from(WORK.as_nanos())? * REQUESTS;
-        let cpu_ns = (nanoseconds(ClockId::ProcessCPUTime) - cpu_ns).saturating_sub(busy_ns);
-        Moment::default().print_until(&Moment { cpu_ns, counts }, "crowd", REQUESTS);
-    }
-    (0..CLIENTS).try_for_each(|_| Ok(answers.recv()??))
-}
-
-/// Returns the voluntary switches of all threads that are there.
-fn switches() -> u64 {
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let of_thread = |thread: std::fs::DirEntry| {
-        let status = std::fs::read_to_string(thread.path().join("status")).ok()?;
-        let mut lines = status.lines();
-        lines
-            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?
-            .trim()
-            .parse::<u64>()
-            .ok()
-    };
-    threads.filter_map(of_thread).sum::<u64>()
 }
 
 /// Adds wake-ups, which threads of the operating system do not count.
@@ -639,7 +588,7 @@ struct Idle;
 
 impl Client for Idle {
     fn next(&mut self) -> Arc<dyn Transaction> {
-        Arc::new(Nothing { worker: Arc::default(), time: Duration::ZERO })
+        Arc::new(Nothing { worker: Arc::default() })
     }
 
     fn think_time(&mut self) -> Duration {
@@ -647,11 +596,10 @@ impl Client for Idle {
     }
 }
 
-/// A transaction that keeps a processor busy, and notes what its worker has counted so far.
+/// A transaction that notes what its worker has counted so far.
 #[derive(Debug)]
 struct Nothing {
     worker: Arc<Mutex<Option<Counts>>>,
-    time: Duration,
 }
 
 impl Transaction for Nothing {
@@ -663,7 +611,6 @@ impl Transaction for Nothing {
         if let Ok(mut worker) = self.worker.lock() {
             *worker = Some(counts());
         }
-        busy_for(self.time);
         Box::pin(async { Ok(Ending::Commit) })
     }
 }

@@ -1,5 +1,6 @@
-//! What work costs on a processor, by the size of the data; made by `bench/costs.py`, which says
-//! how. The processor is AMD EPYC.
+//! What work costs on a processor, by the size of the data.
+//!
+//! Made by `bench/costs.py`, which says how. The processor is AMD EPYC.
 
 use tidegate_runtime::work::OPERATIONS;
 
@@ -12,8 +13,6 @@ pub(super) struct CostTable {
     pub(super) client: f64,
     /// How long an idle processor takes until it runs a task that was woken, in nanoseconds.
     pub(super) wake_latency: f64,
-    /// What a wake-up costs where there are several processors, in nanoseconds.
-    pub(super) wake_up_of_several: f64,
 }
 
 /// From the smallest data to the largest.
@@ -21,85 +20,82 @@ pub(super) const TABLES: [CostTable; 3] = [
     CostTable {
         name: "small",
         costs: [
-            206.1,     // statement
+            165.49,    // statement
             0.0,       // row
-            28.78,     // value
-            34.53,     // text
-            23.76,     // answer
-            232.25,    // group
-            23.47,     // sort
-            277.2,     // transaction
-            1_953.0,   // request
+            25.43,     // value
+            66.34,     // text
+            34.24,     // answer
+            238.15,    // group
+            23.82,     // sort
+            346.96,    // transaction
+            1_986.43,  // request
             0.0,       // page_visit
-            24.64,     // comparison
+            27.38,     // comparison
             0.0,       // page_load
             0.0,       // page_write
-            29_788.88, // page_split
-            137.74,    // lock
+            56_906.22, // page_split
+            179.31,    // lock
             0.0,       // log_record
             0.0,       // log_byte
-            2_159.15,  // wake_up
-            12_757.95, // idle_wake_up
-            1_130.73,  // system_call
+            2_200.87,  // wake_up
+            16_499.54, // idle_wake_up
+            1_553.41,  // system_call
         ],
-        client: 4_203.3,
-        wake_latency: 21_689.35,
-        wake_up_of_several: 6_700.0,
+        client: 4_322.18,
+        wake_latency: 26_049.98,
     },
     CostTable {
         name: "medium",
         costs: [
-            386.86,    // statement
+            446.84,    // statement
             0.0,       // row
             0.0,       // value
-            69.23,     // text
+            75.05,     // text
             0.0,       // answer
-            148.42,    // group
-            24.93,     // sort
-            270.65,    // transaction
-            1_959.54,  // request
-            69.82,     // page_visit
-            14.45,     // comparison
-            0.0,       // page_load
-            6_682.45,  // page_write
+            155.34,    // group
+            24.36,     // sort
+            283.46,    // transaction
+            2_049.93,  // request
+            70.65,     // page_visit
+            14.65,     // comparison
+            4_509.4,   // page_load
+            847.41,    // page_write
             0.0,       // page_split
-            177.93,    // lock
+            188.57,    // lock
             0.0,       // log_record
             0.0,       // log_byte
-            2_159.15,  // wake_up
-            12_757.95, // idle_wake_up
-            954.5,     // system_call
+            2_200.87,  // wake_up
+            16_499.54, // idle_wake_up
+            1_195.99,  // system_call
         ],
-        client: 4_203.3,
-        wake_latency: 21_689.35,
-        wake_up_of_several: 6_700.0,
+        client: 4_322.18,
+        wake_latency: 26_049.98,
     },
     CostTable {
         name: "large",
         costs: [
-            1_493.81,  // statement
+            1_381.79,  // statement
             0.0,       // row
             0.0,       // value
-            36.91,     // text
-            42.24,     // answer
-            143.02,    // group
-            37.11,     // sort
-            292.41,    // transaction
-            1_937.79,  // request
-            262.02,    // page_visit
-            2.67,      // comparison
-            0.0,       // page_load
-            7_499.5,   // page_write
+            38.53,     // text
+            57.08,     // answer
+            142.85,    // group
+            35.75,     // sort
+            271.38,    // transaction
+            2_062.01,  // request
+            230.33,    // page_visit
+            4.45,      // comparison
+            820.23,    // page_load
+            7_095.33,  // page_write
             0.0,       // page_split
-            24.94,     // lock
+            28.42,     // lock
             0.0,       // log_record
             0.0,       // log_byte
-            2_159.15,  // wake_up
-            12_757.95, // idle_wake_up
-            1_420.45,  // system_call
+            2_200.87,  // wake_up
+            16_499.54, // idle_wake_up
+            1_361.36,  // system_call
         ],
-        client: 4_203.3,
-        wake_latency: 21_689.35,
-        wake_up_of_several: 6_700.0,
+        client: 4_322.18,
+        wake_latency: 26_049.98,
     },
 ];

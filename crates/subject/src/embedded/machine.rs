@@ -84,11 +84,8 @@ impl MachineOptions {
         let mut hardware = Hardware::with_processors(processors.max(1));
         hardware.log = service("log_disk", "2ms")?;
         let costs = settings.named.get("costs").map_or(USUAL, String::as_str);
-        let CostTable { costs, client, wake_latency, wake_up_of_several, .. } = cost_table(costs)?;
+        let CostTable { costs, client, wake_latency, .. } = cost_table(costs)?;
         hardware.costs = Costs(*costs);
-        if processors > 1 {
-            hardware.costs.0[Operation::WakeUp as usize] = *wake_up_of_several;
-        }
         hardware.wake_latency = Duration::from_secs_f64(wake_latency * 1e-9);
         let client = Duration::from_secs_f64(client * 1e-9);
         let mut requests = RequestTimes::default();
