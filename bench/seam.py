@@ -10,10 +10,10 @@ BEFORE and AFTER are checkouts in which these were built:
 
 Both run in turns, the one that goes first changing each time. Of the benchmarks of locks, log and
 gate the lowest time of each run counts; of TPC-C (4 warehouses, a tenth of the items and customers,
-one client, so that no transaction waits for another) the processor time of the whole process for a transaction, from two runs of different
-length, so that the load of the tables is left out. The rule, stated before the run: the seam costs
-at most 1 % where the median of the ratios AFTER / BEFORE is at most 1.01; the interval is that of
-95 % of 10,000 resamplings of the turns.
+one client, so that no transaction waits for another) the processor time of the whole process for a
+transaction, from two runs of different length, so that the load of the tables is left out. The
+rule, stated before the run: the seam costs at most 1 % where the median of the ratios AFTER /
+BEFORE is at most 1.01; the interval is that of 95 % of 10,000 resamplings of the turns.
 """
 
 import argparse
@@ -116,9 +116,7 @@ def tpcc(checkout: Path, seed: int, place: Path) -> float:
 
 def interval(ratios: list[float]) -> tuple[float, float]:
     draw = random.Random(1)
-    medians = sorted(
-        statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(10_000)
-    )
+    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(10_000))
     return medians[249], medians[9_749]
 
 

@@ -49,6 +49,8 @@ const ROUNDS: u64 = 400;
 const GROUP: i32 = 10;
 /// Columns of the wide table beside its key.
 const WIDTH: usize = 20;
+/// Transactions of a benchmark in a batch.
+const DRAWN: u64 = 2_000;
 const FIRST_NEW: i64 = 1 << 32;
 /// What a thread does before it wakes the other one.
 const WORK: Duration = Duration::from_micros(20);
@@ -90,7 +92,8 @@ fn load(tables: &Arc<Tables>, buffer_bytes: usize) -> Outcome<Embedded> {
     Ok(database)
 }
 
-/// Measures the transactions of a benchmark in a serial execution, by kind.
+/// Measures the transactions of a benchmark in a serial execution, by kind, and how long its client
+/// takes to draw one.
 fn benchmark(name: &str) -> Outcome<()> {
     let workload: Arc<dyn Workload> = match name {
         "tpcb" => Arc::new(Tpcb::new(Scale::new(10).ok_or("a scale of 10")?)),
@@ -109,7 +112,11 @@ fn benchmark(name: &str) -> Outcome<()> {
     let mut connection = database.connect();
     let mut client = workload.client(0, 1, 1);
     for batch in 0..=BATCHES {
-        let transactions: Vec<_> = (0..2_000).map(|_| client.next()).collect();
+        let start = Moment::now();
+        let transactions: Vec<_> = (0..DRAWN).map(|_| client.next()).collect();
+        if batch > 0 {
+            start.print_until(&Moment::now(), &format!("{name} drawn"), DRAWN);
+        }
         let mut kinds: Vec<Vec<_>> = vec![Vec::new(); workload.kinds().len()];
         for transaction in transactions {
             kinds[transaction.kind()].push(transaction);
