@@ -4,7 +4,7 @@
     bench/machine.py TIDEGATE --speed [--store DIRECTORY]
 
 TIDEGATE is the program, built for speed; FILE an experiment with the subjects `embedded` and
-`embedded-in-virtual-time`, by default `experiments/machine-*.toml`. The costs of work are those
+`embedded-in-virtual-time`, by default `bench/machine/*.toml`. The costs of work are those
 fitted to small loads (`bench/costs.py`); nothing is fitted to what is compared here. The rule,
 stated before the run: at each level the throughput in virtual time is within 15 % of the median of
 the real executions, and the mean response time within 20 %. Each real run loads its tables anew,
@@ -181,7 +181,7 @@ def main() -> None:
         print(f"{processor()}, {os.cpu_count()} processors, commit `{commit()}`.\n")
         with tempfile.TemporaryDirectory(dir=wanted.store) as place:
             return speed(wanted.tidegate.resolve(), Path(place))
-    files = wanted.files or sorted((ROOT / "experiments").glob("machine-*.toml"))
+    files = wanted.files or sorted((ROOT / "bench/machine").glob("*.toml"))
     print("# A machine in virtual time beside this one\n")
     print("```text\nbench/machine.py TIDEGATE --store DIRECTORY\n```\n")
     print(f"{processor()}, {os.cpu_count()} processors, commit `{commit()}`; files in memory.")

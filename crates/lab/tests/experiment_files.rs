@@ -16,7 +16,7 @@ use tidegate_lab::tap::MEASURED_SHARE;
 const SMALL_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// A file's name; runs, batchset instances and executions, without a preset and with `published`.
-const PLANS: [(&str, Counts, Counts); 37] = [
+const PLANS: [(&str, Counts, Counts); 34] = [
     ("autotuning-ds2-control", (1, 4, 8), (1, 4, 4)),
     ("autotuning-ds2-curve", (1, 1, 16), (1, 1, 26)),
     ("autotuning-sensitivity-c", (1, 9, 9), (1, 9, 9)),
@@ -34,9 +34,6 @@ const PLANS: [(&str, Counts, Counts); 37] = [
     ("autotuning-tpcc2-bigmem-curve", (1, 1, 16), (1, 1, 26)),
     ("deterioration-figures-10-13", (1, 4, 4), (1, 4, 4)),
     ("deterioration-figures-3-9", (1, 3, 3), (1, 3, 3)),
-    ("machine-tpcb", (2, 2, 16), (2, 2, 16)),
-    ("machine-tpcc", (2, 2, 16), (2, 2, 16)),
-    ("machine-tpcw", (2, 2, 16), (2, 2, 16)),
     ("quick", (1, 1, 9), (1, 1, 50)),
     ("scheduling-figure-11-browsing", (2, 4, 40), (2, 4, 40)),
     ("scheduling-figure-11-inventory", (2, 4, 40), (2, 4, 40)),
