@@ -7,11 +7,13 @@
 //!
 //! The argument is the number of rows, or `--names` for the first line alone, or the name of a
 //! benchmark (`tpcb`, `tpcc`, `tpcw`), whose transactions are then measured instead, one after the
-//! other, to see what the costs predict of them. What work costs
-//! depends on how much of the data is in the processor's caches. Each line is a batch of one load:
-//! its name, the transactions, nanoseconds of processor time, and the counts by [`Operation`]. A
-//! load repeats one transaction with other keys; loads differ in how much they do of each operation.
-//! Wake-ups are known from what the load does. The files are below `TMPDIR`.
+//! other, to see what the costs predict of them. What work costs depends on how much of the data is
+//! in the processor's caches.
+//!
+//! Each line is a batch of one load: its name, the transactions, nanoseconds of processor time, and
+//! the counts by [`Operation`]. A load repeats one transaction with other keys; loads differ in how
+//! much they do of each operation. Wake-ups are known from what the load does. The files are below
+//! `TMPDIR`.
 
 #![expect(clippy::print_stdout, reason = "printing measurements is what the program is for")]
 

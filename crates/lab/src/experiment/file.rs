@@ -512,6 +512,14 @@ mpl = { from = 100, to = 1000, step = 100 }
                 "[subject.embedded]\nisolation = \"chaos\"\n[workload]",
                 "line 9: `subject.embedded.isolation`: `chaos` is no isolation",
             ),
+        ] {
+            is_refused(from, to, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_in_sections_is_named_with_its_line() {
+        for (from, to, expected) in [
             (
                 "[\"embedded\"]",
                 "[\"embedded-in-virtual-time\"]\nmachine.data_disk = [\"hdd\", \"tape\"]",

@@ -359,8 +359,8 @@ impl State {
         self.ready.push_back(task);
     }
 
-    /// Lets a task go on because the running one wakes it: at once if it has to wait for a processor
-    /// anyhow, and when one has left idleness otherwise.
+    /// Lets a task go on because the running one wakes it: at once if it has to wait for a
+    /// processor anyhow, and when one has left idleness otherwise.
     fn wake_up(&mut self, task: usize) {
         work::count(Operation::WakeUp, 1);
         let Mode::Timed(parts) = &self.mode else { return self.wake(task) };
