@@ -118,8 +118,8 @@ impl Dispatcher {
 
     /// How long it is until somebody who waits is to begin, at most `longest`.
     pub(super) fn wait(&self, now: Instant, longest: Duration) -> Duration {
-        // At the end nobody begins, whatever is due: on a machine in virtual time, who does not wait
-        // for the answers would look for them for ever at the same moment.
+        // At the end nobody begins, whatever is due. On a machine in virtual time, who does not
+        // wait for the answers then looks for them for ever at the same moment.
         if self.is_closing() {
             return longest;
         }
