@@ -76,7 +76,7 @@ impl MachineKeys {
     /// Returns the machines that the section describes.
     ///
     /// # Errors
-    /// A value is none of its key, stands twice, or there is none.
+    /// A value does not fit its key, is there twice, or the list is empty.
     pub(super) fn factors(&self) -> Result<MachineFactors, Complaint> {
         let values = [
             &self.quantum,

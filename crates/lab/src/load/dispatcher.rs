@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_the_same_whoever_begins() {
+    fn classes_do_not_depend_on_the_client_that_begins() {
         for seed in 1..=20 {
             let one = begun(1, &Arrivals::Closed, seed);
             assert!(one.contains(&Class::High) && one.contains(&Class::Normal), "seed {seed}");
