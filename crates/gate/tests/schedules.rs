@@ -1,7 +1,7 @@
 //! The gate used by tasks of a machine that draws its schedules, while the limit changes, tickets
 //! are dropped, deadlines pass, and permits are lent.
 //!
-//! In every schedule no more permits count than the highest limit allows, each waiting request is woken,
+//! In every schedule no more permits count than the highest limit allows, who waits is woken,
 //! and no permit is lost: at the end the gate is empty and lets in as many as its limit says.
 
 use std::sync::Arc;

@@ -103,7 +103,7 @@ fn commits() {
     check(&journal, &confirmed, &Arc::new(disk.crash(Crash::Lost)));
 }
 
-/// A sync or a write fails at some moment: every waiting thread is told, and what was confirmed stays.
+/// A sync or a write fails at some moment: who waits is told, and what was confirmed stays.
 fn failures() {
     let (disk, log) = new_log(entropy());
     let log = Arc::new(log);
