@@ -7,12 +7,13 @@
 //! without one waits in the gate's queue, higher class first, until a permit comes back. So the
 //! gate's limit is the multiprogramming level, and any [`Controller`] may set it.
 //!
-//! A worker runs the procedure in a transaction and commits it. After a conflict it runs the
-//! procedure again under the same permit: a transaction that has started is never queued again. A
-//! request that runs far longer than the others stops counting against the limit
-//! ([`tidegate_control::OverdueRule`]), so that a few long ones do not stop the rest. The pool
-//! never has more workers than permits were out at once. A worker that was idle for five seconds
-//! ends, so the pool shrinks after the limit was lowered.
+//! A worker runs the procedure in a transaction and commits it. Where transactions do not begin
+//! through the engine's store, but through what is built on it, a [`RequestHandler`] begins and
+//! commits them itself. After a conflict the worker runs the same again under the same permit: a
+//! transaction that has started is never queued again. A request that runs far longer than the
+//! others stops counting against the limit ([`tidegate_control::OverdueRule`]), so that a few long
+//! ones do not stop the rest. The pool never has more workers than permits were out at once. A
+//! worker that was idle for five seconds ends, so the pool shrinks after the limit was lowered.
 //!
 //! # Priorities
 //! A request has a [`Class`], which counts where [`ClassPriorities`] says. At the gate the high
@@ -70,6 +71,7 @@
 mod maturity;
 mod pool;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -94,6 +96,76 @@ use pool::{Job, Pool, Reply};
 /// The code of a transaction. It gets the arguments of a request and returns the answer.
 pub type Procedure =
     Box<dyn Fn(&mut Transaction, &[u8]) -> Result<Vec<u8>, TxnError> + Send + Sync>;
+
+type HandlerCode = dyn Fn(&Attempt<'_>, &[u8]) -> Result<Vec<u8>, TxnError> + Send + Sync;
+
+/// The code of a request that begins its transaction, runs it and commits it. It gets the arguments
+/// of the request and returns the answer. A [`Procedure`] is turned into one by `into`.
+pub struct RequestHandler(Box<HandlerCode>);
+
+impl RequestHandler {
+    /// Makes a handler of code, which is called again after each conflict.
+    pub fn new(
+        code: impl Fn(&Attempt<'_>, &[u8]) -> Result<Vec<u8>, TxnError> + Send + Sync + 'static,
+    ) -> RequestHandler {
+        RequestHandler(Box::new(code))
+    }
+}
+
+impl From<Procedure> for RequestHandler {
+    /// Returns a handler that runs the procedure in a transaction of the server's store.
+    fn from(procedure: Procedure) -> RequestHandler {
+        RequestHandler::new(move |attempt, arguments| {
+            let mut transaction = attempt.store.begin(attempt.options);
+            attempt.began(&transaction);
+            let answer = procedure(&mut transaction, arguments)?;
+            let locks = transaction.lock_count();
+            transaction.commit()?;
+            attempt.committed(locks);
+            Ok(answer)
+        })
+    }
+}
+
+/// One run of a request's code, which may end in a conflict.
+pub struct Attempt<'s> {
+    store: &'s Store,
+    options: TxnOptions,
+    maturity: &'s Maturity,
+    /// The transaction that was begun, until it is committed.
+    running: Cell<Option<u64>>,
+}
+
+impl Attempt<'_> {
+    /// Returns the options that the transaction has to begin with.
+    #[must_use]
+    pub fn options(&self) -> TxnOptions {
+        self.options
+    }
+
+    /// Records that the transaction has begun, so that controllers see how many locks it holds.
+    pub fn began(&self, transaction: &Transaction) {
+        let number = transaction.id().0;
+        self.maturity.began(number, transaction.watch());
+        self.running.set(Some(number));
+    }
+
+    /// Records that the transaction was committed, with so many locks.
+    pub fn committed(&self, locks: usize) {
+        if let Some(number) = self.running.take() {
+            self.maturity.ended(number, Some(locks));
+        }
+    }
+}
+
+impl Drop for Attempt<'_> {
+    /// Removes a transaction that was not committed, also after an error or a panic.
+    fn drop(&mut self) {
+        if let Some(number) = self.running.take() {
+            self.maturity.ended(number, None);
+        }
+    }
+}
 
 /// Where the high class goes first; by default at the gate only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +269,7 @@ pub type Answer = Result<Vec<u8>, CallError>;
 /// State shared by the threads of a server.
 struct Shared {
     store: Arc<Store>,
-    procedures: HashMap<String, Arc<Procedure>>,
+    procedures: HashMap<String, Arc<RequestHandler>>,
     options: ServerOptions,
     gate: Gate,
     pool: Pool,
@@ -223,13 +295,14 @@ const TICK: Duration = Duration::from_millis(20);
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Server {
-    /// Starts a server whose limit is set by `controller`.
+    /// Starts a server whose limit is set by `controller`. Each procedure is a [`Procedure`] or a
+    /// [`RequestHandler`].
     ///
     /// # Errors
     /// Returns [`StoreError::Io`] if the governor's thread cannot be started.
-    pub fn start(
+    pub fn start<C: Into<RequestHandler>>(
         store: Arc<Store>,
-        procedures: impl IntoIterator<Item = (String, Procedure)>,
+        procedures: impl IntoIterator<Item = (String, C)>,
         controller: Box<dyn Controller>,
         options: ServerOptions,
         observer: Observer,
@@ -239,7 +312,7 @@ impl Server {
         let gate = Gate::new(limits, clock::now());
         let draws = SplitMix64::new(options.seed);
         let governor = Governor::new(gate.clone(), controller, options.interval, draws);
-        let procedures = procedures.into_iter().map(|(name, code)| (name, Arc::new(code)));
+        let procedures = procedures.into_iter().map(|(name, code)| (name, Arc::new(code.into())));
         let shared = Arc::new(Shared {
             store,
             procedures: procedures.collect(),
@@ -369,46 +442,24 @@ fn warn(discounted: &[Discounted], warned: &mut Option<Instant>, now: Instant) {
 }
 
 impl Shared {
-    /// Runs a procedure as a transaction of a class, and again after each conflict.
-    fn run(&self, code: &Procedure, arguments: &[u8], class: Class) -> Answer {
+    /// Runs the code of a request of a class, and again after each conflict.
+    fn run(&self, code: &RequestHandler, arguments: &[u8], class: Class) -> Answer {
         let _priority = ProcessorPriority::of(class, self.options.priorities);
         let mut retries = 0;
         loop {
-            match self.attempt(code, arguments, class) {
+            let attempt = Attempt {
+                store: &self.store,
+                options: self.options.of(class),
+                maturity: &self.maturity,
+                running: Cell::new(None),
+            };
+            match code.0(&attempt, arguments) {
                 Err(error) if error.is_retryable() && retries < self.options.retries_max => {
                     retries += 1;
                 }
                 result => return result.map_err(CallError::Failed),
             }
         }
-    }
-
-    fn attempt(
-        &self,
-        code: &Procedure,
-        arguments: &[u8],
-        class: Class,
-    ) -> Result<Vec<u8>, TxnError> {
-        let mut transaction = self.store.begin(self.options.of(class));
-        let running = Running { maturity: &self.maturity, number: transaction.id().0 };
-        self.maturity.began(running.number, transaction.watch());
-        let answer = code(&mut transaction, arguments)?;
-        let locks = transaction.lock_count();
-        transaction.commit()?;
-        self.maturity.ended(running.number, Some(locks));
-        Ok(answer)
-    }
-}
-
-/// Removes a transaction from the running ones when dropped, also after an error or a panic.
-struct Running<'s> {
-    maturity: &'s Maturity,
-    number: u64,
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.maturity.ended(self.number, None);
     }
 }
 

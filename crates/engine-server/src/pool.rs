@@ -11,14 +11,14 @@ use tidegate_runtime::sync::{Condvar, Mutex};
 use tidegate_runtime::thread::{self, JoinHandle};
 use tidegate_runtime::work::{self, Operation};
 
-use crate::{Answer, CallError, Procedure, Shared};
+use crate::{Answer, CallError, RequestHandler, Shared};
 
 /// A worker that was idle for this long ends.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// A request that no worker has finished.
 pub(crate) struct Job {
-    code: Arc<Procedure>,
+    code: Arc<RequestHandler>,
     arguments: Vec<u8>,
     class: Class,
     reply: Reply,
@@ -66,7 +66,12 @@ enum Progress {
 }
 
 impl Job {
-    pub(crate) fn new(code: Arc<Procedure>, arguments: Vec<u8>, class: Class, reply: Reply) -> Job {
+    pub(crate) fn new(
+        code: Arc<RequestHandler>,
+        arguments: Vec<u8>,
+        class: Class,
+        reply: Reply,
+    ) -> Job {
         Job { code, arguments, class, reply, progress: Progress::Asked { is_woken: false } }
     }
 

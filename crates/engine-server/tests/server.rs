@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use tidegate_control::{Algorithm, Bounds, Mpl, Resources, Setting};
 use tidegate_engine::disk::{Disk, Faults, SimulatedDisk};
+use tidegate_engine::lock::LockError;
 use tidegate_engine::wal::LogId;
-use tidegate_engine::{Store, StoreOptions};
-use tidegate_engine_server::{CallError, Procedure, Server, ServerOptions};
+use tidegate_engine::{Store, StoreOptions, TxnError};
+use tidegate_engine_server::{CallError, Procedure, RequestHandler, Server, ServerOptions};
 use tidegate_gate::Class;
 
 /// Returns a procedure that adds 1 to a counter, and returns the counter.
@@ -34,7 +35,7 @@ fn store() -> Arc<Store> {
 fn server(
     store: &Arc<Store>,
     limit: u32,
-    procedures: Vec<(&str, Procedure)>,
+    procedures: Vec<(&str, impl Into<RequestHandler>)>,
     options: ServerOptions,
 ) -> Server {
     let limit = Mpl::at_least_one(limit);
@@ -63,6 +64,33 @@ fn every_call_counts_once_whatever_conflicts_there_are() {
     });
     let last = server.call("add", b"one", Class::Normal).unwrap();
     assert_eq!(last, 401_u64.to_le_bytes());
+    drop(server);
+    assert_eq!(store.locks().statistics().held, 0);
+}
+
+#[test]
+fn a_handler_begins_and_commits_by_itself_and_is_run_again_after_a_conflict() {
+    let store = store();
+    let tree = store.create_tree("counters").unwrap();
+    let runs = Arc::new(AtomicU32::new(0));
+    let handler = {
+        let (store, runs) = (Arc::clone(&store), Arc::clone(&runs));
+        RequestHandler::new(move |attempt, key| {
+            let mut transaction = store.begin(attempt.options());
+            attempt.began(&transaction);
+            transaction.put(&tree, key, b"1")?;
+            if runs.fetch_add(1, Ordering::SeqCst) < 2 {
+                return Err(TxnError::Conflict(LockError::Deadlock));
+            }
+            let locks = transaction.lock_count();
+            transaction.commit()?;
+            attempt.committed(locks);
+            Ok(key.to_vec())
+        })
+    };
+    let server = server(&store, 1, vec![("put", handler)], ServerOptions::default());
+    assert_eq!(server.call("put", b"key", Class::Normal).unwrap(), b"key");
+    assert_eq!(runs.load(Ordering::SeqCst), 3);
     drop(server);
     assert_eq!(store.locks().statistics().held, 0);
 }
