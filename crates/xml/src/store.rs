@@ -59,12 +59,12 @@ mod update;
 mod view;
 mod vocabulary;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::num::NonZeroU16;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use thiserror::Error;
 use tidegate_engine::wal::LogError;
@@ -72,6 +72,7 @@ use tidegate_engine::{
     HeadError, Isolation, KeyLocking, Savepoint, Store, StoreError, StoreOptions, Transaction,
     TreeHandle, TreeOptions, TxnError, TxnOptions,
 };
+use tidegate_runtime::sync::{Mutex, MutexGuard};
 
 use self::index::{INDEXES, Indexes};
 use self::locks::{Access, LockedPath, LockedSubtrees, NodeLocks, lock_opened};
@@ -304,7 +305,7 @@ struct Known {
 
 /// An open store of documents.
 pub struct XmlStore {
-    engine: Store,
+    engine: Arc<Store>,
     catalog: TreeHandle,
     paths: TreeHandle,
     indexes: TreeHandle,
@@ -361,7 +362,8 @@ impl XmlStore {
     ///
     /// # Errors
     /// [`XmlStoreError::OtherStore`], or the store fails or its content is damaged.
-    pub fn on(engine: Store) -> Result<XmlStore, XmlStoreError> {
+    pub fn on(engine: impl Into<Arc<Store>>) -> Result<XmlStore, XmlStoreError> {
+        let engine = engine.into();
         // The catalog is made first, so that it is there when a crash comes between.
         if engine.tree(DOCUMENTS).is_none() && !engine.trees().is_empty() {
             return Err(XmlStoreError::OtherStore);
@@ -377,17 +379,21 @@ impl XmlStore {
         Ok(store)
     }
 
-    /// Writes everything and closes the store.
+    /// Writes everything and closes the store. Where the engine's store is used elsewhere, it is
+    /// written and stays open.
     ///
     /// # Errors
     /// As [`Store::close`].
     pub fn close(self) -> Result<(), XmlStoreError> {
-        Ok(self.engine.close()?)
+        match Arc::try_unwrap(self.engine) {
+            Ok(engine) => Ok(engine.close()?),
+            Err(engine) => Ok(engine.flush()?),
+        }
     }
 
     /// Returns the engine's store, for its figures and maintenance.
     #[must_use]
-    pub fn engine(&self) -> &Store {
+    pub fn engine(&self) -> &Arc<Store> {
         &self.engine
     }
 
@@ -499,7 +505,7 @@ impl XmlStore {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Finds the documents, and removes trees and paths of those that are not in the catalog.
@@ -707,6 +713,15 @@ impl XmlTransaction<'_> {
     pub fn roll_back_to(&self, savepoint: Savepoint) -> Result<(), XmlStoreError> {
         self.changes.set(self.changes.get() + 1);
         Ok(self.inner.borrow_mut().roll_back_to(savepoint)?)
+    }
+
+    /// Returns the engine's transaction, for its number and what it has locked.
+    ///
+    /// # Panics
+    /// If the result is still there when an operation on a document begins.
+    #[must_use]
+    pub fn engine(&self) -> Ref<'_, Transaction> {
+        self.inner.borrow()
     }
 
     /// Makes all changes durable.

@@ -32,10 +32,12 @@ mod string_value;
 mod verify;
 
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tidegate_engine::{Transaction, TreeHandle, TxnError, TxnOptions};
+use tidegate_runtime::sync::{LongMutex, LongRwLock};
 
 use self::classes::{ClassesOnPaths, NodeClass, Reached};
 use super::paths::Paths;
@@ -73,25 +75,25 @@ pub(super) struct Index {
     tree: TreeHandle,
     is_ready: AtomicBool,
     /// For each path of the definition, how far it leads to each path class.
-    reached: Mutex<Vec<Reached>>,
+    reached: LongMutex<Vec<Reached>>,
 }
 
 /// The indexes of an open document.
 pub(super) struct Indexes {
     document: u32,
     next: AtomicU32,
-    list: RwLock<Vec<Arc<Index>>>,
+    list: LongRwLock<Vec<Arc<Index>>>,
     classes: ClassesOnPaths,
 }
 
 impl Indexes {
     pub(super) fn new(document: u32) -> Indexes {
-        let (list, classes) = (RwLock::default(), ClassesOnPaths::default());
+        let (list, classes) = (LongRwLock::default(), ClassesOnPaths::default());
         Indexes { document, next: AtomicU32::new(0), list, classes }
     }
 
-    fn list(&self) -> RwLockReadGuard<'_, Vec<Arc<Index>>> {
-        self.list.read().unwrap_or_else(PoisonError::into_inner)
+    fn list(&self) -> impl Deref<Target = Vec<Arc<Index>>> {
+        self.list.read()
     }
 
     fn named(&self, name: &str) -> Option<Arc<Index>> {
@@ -101,8 +103,8 @@ impl Indexes {
     /// Keeps out all who look at the list. A transaction that defines an index or removes one
     /// takes this before its commit, and the list is changed behind the commit: so it changes if
     /// the commit succeeds, and before a transaction that then gets the document looks at it.
-    fn list_to_change(&self) -> RwLockWriteGuard<'_, Vec<Arc<Index>>> {
-        self.list.write().unwrap_or_else(PoisonError::into_inner)
+    fn list_to_change(&self) -> impl DerefMut<Target = Vec<Arc<Index>>> {
+        self.list.write()
     }
 
     /// Returns the indexes that are not being built.
@@ -169,7 +171,7 @@ impl Index {
         if patterns.is_empty() {
             return true;
         }
-        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reached = self.reached.lock();
         patterns.iter().zip(reached.iter_mut()).any(|(pattern, reached)| {
             let steps = pattern.steps();
             if reached.known() < paths.count() {
@@ -376,7 +378,7 @@ impl Defined {
             text_max: self.text_max as usize,
             tree,
             is_ready: AtomicBool::new(self.built_to.is_none()),
-            reached: Mutex::new(reached),
+            reached: LongMutex::new(reached),
             definition: self.definition,
         }
     }

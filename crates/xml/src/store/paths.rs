@@ -10,9 +10,10 @@
 //! harmless: a query that finds it looks for nodes and finds none.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::ops::Deref;
 
 use tidegate_engine::{Store, TreeHandle};
+use tidegate_runtime::sync::LongRwLock;
 
 use super::XmlStoreError;
 use super::record::{MalformedRecord, RecordKind, push_number, take_number};
@@ -41,7 +42,7 @@ pub(super) struct PathClass {
 pub(super) struct Paths {
     document: u32,
     tree: TreeHandle,
-    classes: RwLock<Classes>,
+    classes: LongRwLock<Classes>,
 }
 
 #[derive(Default)]
@@ -68,22 +69,22 @@ impl Classes {
 impl Paths {
     /// The synopsis of a new document.
     pub(super) fn new(document: u32, tree: TreeHandle) -> Paths {
-        Paths { document, tree, classes: RwLock::default() }
+        Paths { document, tree, classes: LongRwLock::default() }
     }
 
     /// Adds a class that was read from the tree, where they are in the order of their numbers.
     pub(super) fn restore(&self, pcr: Pcr, value: &[u8]) -> Result<(), XmlStoreError> {
         let class =
             decode(value).map_err(|reason| XmlStoreError::Record { what: "a path", reason })?;
-        let mut classes = self.classes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut classes = self.classes.write();
         if classes.next()? != pcr || class.parent.0 >= pcr.0 {
             return Err(XmlStoreError::Unsound("path classes are not in order"));
         }
         classes.push(class).map(|_| ())
     }
 
-    fn classes(&self) -> RwLockReadGuard<'_, Classes> {
-        self.classes.read().unwrap_or_else(PoisonError::into_inner)
+    fn classes(&self) -> impl Deref<Target = Classes> {
+        self.classes.read()
     }
 
     /// Returns the number of the document.
@@ -101,7 +102,7 @@ impl Paths {
         if let Some(&pcr) = self.classes().numbers.get(&class) {
             return Ok(pcr);
         }
-        let mut classes = self.classes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut classes = self.classes.write();
         if let Some(&pcr) = classes.numbers.get(&class) {
             return Ok(pcr);
         }

@@ -8,9 +8,11 @@
 //! transaction that uses the number, so when that transaction is durable, the name is too.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use tidegate_engine::{Durability, Store, TreeHandle, TxnOptions};
+use tidegate_runtime::sync::LongRwLock;
 
 use super::XmlStoreError;
 use super::record::{MalformedRecord, push_text, take_text};
@@ -24,7 +26,7 @@ pub(super) struct NameId(pub(super) u32);
 /// local part and namespace as the value.
 pub(super) struct Vocabulary {
     tree: TreeHandle,
-    names: RwLock<Names>,
+    names: LongRwLock<Names>,
 }
 
 #[derive(Default)]
@@ -68,11 +70,11 @@ impl Vocabulary {
             names.push(name, NameId(id));
         }
         transaction.commit()?;
-        Ok(Vocabulary { tree, names: RwLock::new(names) })
+        Ok(Vocabulary { tree, names: LongRwLock::new(names) })
     }
 
-    fn names(&self) -> RwLockReadGuard<'_, Names> {
-        self.names.read().unwrap_or_else(PoisonError::into_inner)
+    fn names(&self) -> impl Deref<Target = Names> {
+        self.names.read()
     }
 
     /// Returns the number of a name, which it gets now if it has none.
@@ -80,7 +82,7 @@ impl Vocabulary {
         if let Some(id) = self.names().find(name) {
             return Ok(id);
         }
-        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.write();
         if let Some(id) = names.find(name) {
             return Ok(id);
         }

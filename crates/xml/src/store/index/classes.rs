@@ -5,7 +5,9 @@
 //! added, so an index keeps the result and goes on from there when there are new ones.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use tidegate_runtime::sync::LongMutex;
 
 use super::definition::Step;
 use crate::name::QName;
@@ -47,7 +49,7 @@ const KEPT_MAX: usize = 64;
 /// The classes on paths that queries have asked for, so that the next one finds them at once. A
 /// path's classes are kept until there are new classes in the synopsis.
 #[derive(Default)]
-pub(super) struct ClassesOnPaths(Mutex<HashMap<Vec<u8>, Kept>>);
+pub(super) struct ClassesOnPaths(LongMutex<HashMap<Vec<u8>, Kept>>);
 
 struct Kept {
     /// Number of classes that there were.
@@ -65,7 +67,7 @@ impl ClassesOnPaths {
         find: impl FnOnce() -> Vec<NodeClass>,
     ) -> Arc<[NodeClass]> {
         let key = code(path);
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         if let Some(found) = kept.get(&key).filter(|found| found.known == known) {
             return Arc::clone(&found.classes);
         }
