@@ -15,7 +15,9 @@ use tidegate_lab::load::{
 };
 use tidegate_subject::client::BlockingClient;
 use tidegate_subject::connection::{Connector, Transactional, load};
-use tidegate_subject::embedded::{self, ClassPriorities, Embedded, Service};
+use tidegate_subject::embedded::{
+    self, ClassPriorities, Embedded, EngineDatabase, Service, Serving,
+};
 use tidegate_subject::mariadb::{self, MariaDb};
 use tidegate_subject::postgres::{Authentication, Options, Postgres};
 use tidegate_subject::sqlite::SqliteConnection;
@@ -382,7 +384,7 @@ fn what_keeps_the_clients_out_is_said() {
 /// The engine's server, past whose gate all transactions are alike.
 fn serve<'d>(store: &'d Embedded, algorithm: Algorithm, setting: &Setting) -> Service<'d> {
     let (priorities, observer) = (ClassPriorities::default(), Box::new(|_: &_| ()));
-    store.serve(algorithm, setting, priorities, SEED, observer).unwrap()
+    store.serve(Serving { algorithm, setting, priorities, seed: SEED, observer }).unwrap()
 }
 
 #[test]

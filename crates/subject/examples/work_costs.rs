@@ -29,7 +29,9 @@ use tidegate_runtime::work::{Counts, OPERATIONS, Operation, counts};
 use tidegate_subject::connection::{Transactional, run};
 use tidegate_subject::database::Database;
 use tidegate_subject::embedded::sql::StoreConnection;
-use tidegate_subject::embedded::{ClassPriorities, Embedded, Isolation, LockPriorities, Options};
+use tidegate_subject::embedded::{
+    ClassPriorities, Embedded, EngineDatabase, Isolation, LockPriorities, Options, Serving,
+};
 use tidegate_workload::pgbench::Scale;
 use tidegate_workload::tpcb::Tpcb;
 use tidegate_workload::tpcc::{self, Tpcc};
@@ -377,8 +379,13 @@ impl Bench {
 fn served(database: &Embedded) -> Outcome<()> {
     const REQUESTS: u64 = 5_000;
     let (algorithm, setting) = limit(Mpl::ONE)?;
-    let service =
-        database.serve(algorithm, &setting, ClassPriorities::default(), 1, Box::new(|_| ()))?;
+    let service = database.serve(Serving {
+        algorithm,
+        setting: &setting,
+        priorities: ClassPriorities::default(),
+        seed: 1,
+        observer: Box::new(|_| ()),
+    })?;
     let worker: Arc<Mutex<Option<Counts>>> = Arc::default();
     let nothing: Arc<dyn Transaction> = Arc::new(Nothing { worker: Arc::clone(&worker) });
     let (answered, answers) = mpsc::channel();

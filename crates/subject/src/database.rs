@@ -23,13 +23,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
-use tidegate_workload::workload::Workload;
+use tidegate_workload::workload::{Condition, Depth, Workload};
 use tidegate_workload::{Dialect, Failure};
 
 use crate::blocking::ClientError;
-use crate::connection::{Connector, LoadError, Transactional, load, on_tables, remove};
+use crate::connection::{Connector, LoadError, Transactional, check, load, on_tables, remove};
 use crate::detection::Whereabouts;
-use crate::embedded::{self, Embedded, EmbeddedError, Probe};
+use crate::embedded::{self, EmbeddedError, EngineDatabase, Probe};
 use crate::guest::GuestError;
 use crate::process::ProcessError;
 use crate::settings::{Reserved, SettingError, Settings};
@@ -142,7 +142,7 @@ pub enum Clients<'d> {
     /// Each by a connection of its own, on a thread of its own.
     Threads(Arc<dyn Connector>),
     /// By calls of the engine in this process.
-    Engine(&'d Embedded),
+    Engine(&'d dyn EngineDatabase),
 }
 
 /// A database of our own. When it is dropped it is gone, and so is its server where that is ours.
@@ -161,7 +161,10 @@ pub trait Database: Send + Sync {
         Ok(match self.clients() {
             Clients::Server(url) => connect(&url)?,
             Clients::Threads(connector) => connector.connect()?,
-            Clients::Engine(store) => Box::new(store.connect()),
+            Clients::Engine(_) => {
+                let text = format!("{} has no SQL, and takes no session", self.dbms().name);
+                return Err(DatabaseError::Other(text));
+            }
         })
     }
 
@@ -183,6 +186,18 @@ pub trait Database: Send + Sync {
             Some(command) => Ok(on_tables(&mut *session, command, workloads)?),
             None => Ok(()),
         }
+    }
+
+    /// Looks whether the data of a workload is consistent, while nobody changes it.
+    ///
+    /// # Errors
+    /// The server is down or refuses.
+    fn check(
+        &self,
+        workload: &dyn Workload,
+        depth: Depth,
+    ) -> Result<Vec<Condition>, DatabaseError> {
+        Ok(check(&mut *self.session()?, workload, depth)?)
     }
 
     /// Gives two runs on the same tables the same start: no dead versions of rows, no checkpoint

@@ -16,41 +16,40 @@
 
 mod costs;
 mod database;
+mod form;
 mod machine;
 mod probe;
 mod requests;
+mod service;
 pub mod sql;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use thiserror::Error;
-use tidegate_control::{Algorithm, Setting};
-use tidegate_engine::disk::{Disk, FileDisk, IoMode};
+use tidegate_engine::disk::{FileDisk, IoMode};
 use tidegate_engine::wal::LogId;
 use tidegate_engine::{Store, StoreError, TxnError, TxnOptions};
-use tidegate_engine_server::{Observer, Server, ServerOptions};
-use tidegate_gate::Class;
 use tidegate_runtime::entropy;
-use tidegate_workload::workload::{Transaction, Workload};
-use tidegate_workload::{Ending, Table};
+use tidegate_workload::Table;
+use tidegate_workload::workload::Workload;
 
 pub use database::DBMS;
+pub use form::{EngineDatabase, EngineForm};
 pub use machine::{MACHINE, MachineOptions, PARTS, RequestTimes};
 pub use probe::{Probe, TreeState};
 pub use tidegate_engine::SplitPolicy;
-pub use tidegate_engine::disk::{MemoryDisk, TimedDisk};
+pub use tidegate_engine::disk::{Disk, MemoryDisk, TimedDisk};
 pub use tidegate_engine::lock::{LockStatistics, Priorities as LockPriorities};
 pub use tidegate_engine_server::{CallError, ClassPriorities};
 
 use crate::connection::LoadError;
-use crate::database::distinct;
 pub use crate::isolation::Isolation;
 use crate::scratch::Scratch;
 pub use requests::{Done, RequestError};
-use requests::{GivenUp, Waiting};
+pub use service::{Service, Serving};
 use sql::{Catalog, SqlError, StoreConnection};
 
 /// The store's own directory, in ours: it must be empty at first.
@@ -150,26 +149,6 @@ impl Embedded {
         Ok(Embedded { catalog, tables, store, directory, io, options })
     }
 
-    /// Returns the tables that were loaded.
-    #[must_use]
-    pub fn tables(&self) -> &[Table] {
-        &self.tables
-    }
-
-    /// Writes everything and closes the store, which stays on its disk.
-    ///
-    /// # Errors
-    /// The store fails.
-    ///
-    /// # Panics
-    /// If a connection or a probe of it is still there.
-    pub fn close(self) -> Result<(), EmbeddedError> {
-        let Embedded { catalog, store, .. } = self;
-        drop(catalog);
-        let store = Arc::into_inner(store).expect("nobody else has the store");
-        Ok(store.close()?)
-    }
-
     /// Makes the tables of a workload, which must not be there yet. `cancel` ends it soon.
     ///
     /// # Errors
@@ -185,18 +164,6 @@ impl Embedded {
         Ok(())
     }
 
-    /// Makes the tables of several workloads, those that they have in common once.
-    ///
-    /// # Errors
-    /// As [`load`](Embedded::load).
-    pub fn load_all(
-        &mut self,
-        workloads: &[Arc<dyn Workload>],
-        cancel: &AtomicBool,
-    ) -> Result<(), EmbeddedError> {
-        distinct(workloads).into_iter().try_for_each(|workload| self.load(&**workload, cancel))
-    }
-
     /// A connection for others than the clients, past the server.
     #[must_use]
     pub fn connect(&self) -> StoreConnection {
@@ -208,40 +175,6 @@ impl Embedded {
     #[must_use]
     pub fn probe(&self) -> Probe {
         Probe::new(Arc::clone(&self.store))
-    }
-
-    /// Starts to serve the transactions whose tables are loaded, with `algorithm` at the gate. The
-    /// high class goes first where `priorities` says. The observer is told of every decision.
-    ///
-    /// # Errors
-    /// The system gave no thread.
-    pub fn serve(
-        &self,
-        algorithm: Algorithm,
-        setting: &Setting,
-        priorities: ClassPriorities,
-        seed: u64,
-        observer: Observer,
-    ) -> Result<Service<'_>, EmbeddedError> {
-        let (given_up, waiting) = (GivenUp::default(), Waiting::default());
-        let run = requests::procedure(Arc::clone(&self.catalog), waiting.clone(), given_up.clone());
-        let options = ServerOptions {
-            transactions: transactions(self.options),
-            priorities,
-            // A client runs a transaction again until it is done or not wanted any more.
-            retries_max: u32::MAX,
-            seed,
-            mpl_max: setting.bounds.max(),
-            ..ServerOptions::default()
-        };
-        let server = Server::start(
-            Arc::clone(&self.store),
-            vec![(requests::RUN.to_owned(), run)],
-            algorithm.controller(setting),
-            options,
-            observer,
-        )?;
-        Ok(Service { server, given_up, waiting, database: self })
     }
 
     /// The directory that holds the store, if it has one of its own.
@@ -282,52 +215,5 @@ fn open_disk(path: &Path) -> io::Result<(Arc<dyn Disk>, IoMode)> {
     match open(IoMode::Direct) {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => open(IoMode::Buffered),
         opened => opened,
-    }
-}
-
-/// The engine's server on a store; dropped, it lets what has started end and refuses the rest.
-pub struct Service<'d> {
-    server: Server,
-    given_up: GivenUp,
-    waiting: Waiting,
-    database: &'d Embedded,
-}
-
-impl Service<'_> {
-    /// Asks for a transaction of a class. `answer` is called once, on a thread of the server or on
-    /// this one; see [`Server::submit`].
-    pub fn submit(
-        &self,
-        transaction: &Arc<dyn Transaction>,
-        class: Class,
-        answer: impl FnOnce(Result<Done, RequestError>) + Send + 'static,
-    ) {
-        let (waiting, transaction) = (self.waiting.clone(), Arc::clone(transaction));
-        let number = waiting.add(Arc::clone(&transaction));
-        self.server.submit(requests::RUN, &number.to_le_bytes(), class, move |result| {
-            let outcome = requests::outcome(result, waiting.remove(number));
-            if let Ok(Done { ending: Ending::Commit, .. }) = outcome {
-                transaction.committed();
-            }
-            answer(outcome);
-        });
-    }
-
-    /// Whether the clients have given up. While they have, a transaction that would begin, or begin
-    /// again, fails instead: what waits for a permit or is rolled back is over soon.
-    pub fn give_up(&self, given_up: bool) {
-        self.given_up.0.store(given_up, Ordering::Relaxed);
-    }
-
-    /// The locks of the store's transactions, counted since the store was made.
-    #[must_use]
-    pub fn locks(&self) -> LockStatistics {
-        self.database.store.locks().statistics()
-    }
-}
-
-impl std::fmt::Debug for Service<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service").field("gate", &self.server.gate()).finish_non_exhaustive()
     }
 }

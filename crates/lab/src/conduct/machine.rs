@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use tidegate_runtime::work::Operation;
 use tidegate_runtime::{Hardware, Machine, Service, thread};
-use tidegate_subject::connection::check;
-use tidegate_subject::embedded::{Embedded, MachineOptions, MemoryDisk, RequestTimes, TimedDisk};
-use tidegate_workload::Table;
+use tidegate_subject::embedded::{
+    Disk, EngineDatabase, EngineForm, MachineOptions, MemoryDisk, Options, RequestTimes, TimedDisk,
+};
 use tidegate_workload::workload::{Condition, Depth};
 
 use super::measure::{ProxySetup, RunLoad, conduct};
@@ -39,17 +39,28 @@ pub struct VirtualMachine {
     /// Where the log of an execution goes; the journal of its controller goes beside it.
     log: PathBuf,
     options: Option<MachineOptions>,
-    loaded: Option<LoadedTables>,
-    /// The tables as the last execution left them.
-    left: Option<LoadedTables>,
+    loaded: Option<LoadedStore>,
+    /// The data as the last execution left it.
+    left: Option<LoadedStore>,
 }
 
-/// A disk with a closed store, which has the tables of these workloads.
+/// A disk with a closed store, which has the data of these workloads.
 #[derive(Clone)]
-struct LoadedTables {
+struct LoadedStore {
     disk: Arc<MemoryDisk>,
-    tables: Vec<Table>,
     workloads: Vec<WorkloadSpec>,
+}
+
+impl LoadedStore {
+    /// Opens the store on a disk that has what this one has, or had.
+    fn open(
+        &self,
+        disk: &Arc<dyn Disk>,
+        options: Options,
+    ) -> Result<Box<dyn EngineDatabase>, ExecutionError> {
+        let built = WorkloadSpec::build_in_turn(&self.workloads)?;
+        EngineForm::of(&built).open_on(disk, &built, options).map_err(failed)
+    }
 }
 
 impl VirtualMachine {
@@ -125,12 +136,12 @@ impl Executor for VirtualMachine {
         let load = move |cancel: &AtomicBool, _: &Sender<Progress>| {
             let disk = Arc::new(MemoryDisk::new());
             let shared = Arc::clone(&disk) as Arc<_>;
-            let mut database = Embedded::create_on(&shared, store).map_err(failed)?;
             let built = WorkloadSpec::build_in_turn(&workloads)?;
-            database.load_all(&built, cancel).map_err(failed)?;
-            let tables = database.tables().to_vec();
+            let form = EngineForm::of(&built);
+            let mut database = form.create_on(&shared, store).map_err(failed)?;
+            database.fill(&built, cancel).map_err(failed)?;
             database.close().map_err(failed)?;
-            Ok(LoadedTables { disk, tables, workloads })
+            Ok(LoadedStore { disk, workloads })
         };
         let machine = Machine::new(hardware, LOAD_SEED);
         self.loaded = Some(run_on(machine, cancel, &mut |_| {}, load)?);
@@ -144,7 +155,7 @@ impl Executor for VirtualMachine {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Measured, ExecutionError> {
         let loaded = self.loaded.as_ref().ok_or_else(|| failed("no tables are loaded"))?;
-        let left = LoadedTables { disk: Arc::new(loaded.disk.fork()), ..loaded.clone() };
+        let left = LoadedStore { disk: Arc::new(loaded.disk.fork()), ..loaded.clone() };
         let options = self.options()?.clone();
         let machine = Machine::new(options.hardware.clone(), assignment.seed);
         let execution = VirtualExecution {
@@ -165,13 +176,10 @@ impl Executor for VirtualMachine {
         depth: Depth,
     ) -> Result<Vec<Condition>, ExecutionError> {
         let left = self.left.as_ref().or(self.loaded.as_ref());
-        let LoadedTables { disk, tables, .. } =
-            left.ok_or_else(|| failed("no tables are loaded"))?;
-        let shared = Arc::new(disk.fork()) as Arc<_>;
-        let store = self.options()?.store;
-        let database = Embedded::open_on(&shared, tables.clone(), store).map_err(failed)?;
-        let workload = workload.build()?;
-        check(&mut database.connect(), &*workload, depth).map_err(failed)
+        let left = left.ok_or_else(|| failed("no tables are loaded"))?;
+        let shared = Arc::new(left.disk.fork()) as Arc<_>;
+        let database = left.open(&shared, self.options()?.store)?;
+        Ok(database.check(&*workload.build()?, depth)?)
     }
 
     fn stop(&mut self) -> Result<(), ExecutionError> {
@@ -182,7 +190,7 @@ impl Executor for VirtualMachine {
 
 /// One execution, as the first task of a machine.
 struct VirtualExecution {
-    loaded: LoadedTables,
+    loaded: LoadedStore,
     options: MachineOptions,
     assignment: Assignment,
     log: PathBuf,
@@ -192,8 +200,8 @@ impl VirtualExecution {
     fn run(self, cancel: &AtomicBool, tell: &Sender<Progress>) -> Result<Measured, ExecutionError> {
         let VirtualExecution { loaded, options, assignment, log } = self;
         let MachineOptions { store, hardware, requests } = options;
-        let disk = Arc::new(TimedDisk::new(loaded.disk)) as Arc<_>;
-        let database = Embedded::open_on(&disk, loaded.tables, store).map_err(failed)?;
+        let disk = Arc::new(TimedDisk::new(loaded.disk.clone())) as Arc<_>;
+        let database = loaded.open(&disk, store)?;
         let specs = assignment.treatment.workloads(&assignment.workload);
         let workloads = WorkloadSpec::build_in_turn(&specs)?;
         let tidegate = Path::new("");
@@ -210,7 +218,7 @@ impl VirtualExecution {
             let _ = tell.send(*seen);
         };
         let seen =
-            conduct(&database, &workloads, &assignment, &way, &mut attend, cancel, &mut progress)?;
+            conduct(&*database, &workloads, &assignment, &way, &mut attend, cancel, &mut progress)?;
         database.close().map_err(failed)?;
         Ok(Measured {
             // Clients of the engine have nothing to connect.

@@ -10,7 +10,6 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use tidegate_subject::connection::check;
 use tidegate_subject::database::Database;
 use tidegate_subject::embedded::RequestTimes;
 use tidegate_subject::processors::{Held, Processors};
@@ -136,9 +135,7 @@ impl Executor for RealSubject {
         depth: Depth,
     ) -> Result<Vec<Condition>, ExecutionError> {
         let workload = workload.build()?;
-        let mut connection = self.running()?.database.session()?;
-        check(&mut *connection, &*workload, depth)
-            .map_err(|failure| ExecutionError::Failed(failure.into()))
+        Ok(self.running()?.database.check(&*workload, depth)?)
     }
 
     fn stop(&mut self) -> Result<(), ExecutionError> {

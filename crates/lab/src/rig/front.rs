@@ -9,7 +9,7 @@ use tidegate_gate::{Adjustment, Control};
 use tidegate_runtime::{clock, processors};
 use tidegate_subject::connection::Connector;
 use tidegate_subject::database::{Clients, Database, Gate};
-use tidegate_subject::embedded::{ClassPriorities, Embedded, Service};
+use tidegate_subject::embedded::{ClassPriorities, EngineDatabase, Service, Serving};
 use tidegate_subject::url::Url;
 
 use super::journal::EngineJournal;
@@ -139,7 +139,7 @@ fn setting(control: Algorithm, start: Option<Mpl>, bounds: Bounds) -> Setting {
 }
 
 fn serve<'d>(
-    store: &'d Embedded,
+    store: &'d dyn EngineDatabase,
     control: Algorithm,
     setting: &Setting,
     priorities: ClassPriorities,
@@ -152,7 +152,9 @@ fn serve<'d>(
             journal.add(adjustment);
         }
     };
-    let service = store.serve(control, setting, priorities, seed, Box::new(observer))?;
+    let observer = Box::new(observer);
+    let service =
+        store.serve(Serving { algorithm: control, setting, priorities, seed, observer })?;
     Ok(Route::Engine(service, journal))
 }
 

@@ -10,8 +10,13 @@ use tidegate_engine::{FORMAT_VERSION, StoreOptions};
 use tidegate_workload::Dialect;
 use tidegate_workload::workload::Workload;
 
-use super::{Embedded, EmbeddedError, Isolation, LockPriorities, Options, Probe};
-use crate::database::{Clients, Database, DatabaseError, Dbms, Gate};
+use super::service::{Service, Serving};
+use super::{
+    Embedded, EmbeddedError, EngineDatabase, Isolation, LockPriorities, Options, Probe, requests,
+    transactions,
+};
+use crate::connection::Transactional;
+use crate::database::{Clients, Database, DatabaseError, Dbms, Gate, distinct};
 use crate::settings::{SettingError, Settings, unknown, wrong};
 
 /// See [`Dbms`].
@@ -89,6 +94,10 @@ impl Database for Embedded {
         Clients::Engine(self)
     }
 
+    fn session(&self) -> Result<Box<dyn Transactional>, DatabaseError> {
+        Ok(Box::new(self.connect()))
+    }
+
     /// Makes the store anew, too: it has these tables alone afterwards.
     fn load(
         &mut self,
@@ -96,7 +105,7 @@ impl Database for Embedded {
         cancel: &AtomicBool,
     ) -> Result<(), DatabaseError> {
         *self = Embedded::start(self.options)?;
-        Ok(self.load_all(workloads, cancel)?)
+        Ok(self.fill(workloads, cancel)?)
     }
 
     /// Writes all changed pages and takes a checkpoint.
@@ -133,5 +142,29 @@ impl Database for Embedded {
 
     fn stop(self: Box<Self>) -> Result<(), DatabaseError> {
         Ok(Embedded::stop(*self)?)
+    }
+}
+
+impl EngineDatabase for Embedded {
+    fn serve(&self, serving: Serving<'_>) -> Result<Service<'_>, EmbeddedError> {
+        let catalog = Arc::clone(&self.catalog);
+        let handler = |requests| requests::procedure(catalog, requests);
+        Ok(Service::start(&self.store, transactions(self.options), serving, handler)?)
+    }
+
+    fn fill(
+        &mut self,
+        workloads: &[Arc<dyn Workload>],
+        cancel: &AtomicBool,
+    ) -> Result<(), EmbeddedError> {
+        let mut new = distinct(workloads).into_iter();
+        new.try_for_each(|workload| Embedded::load(self, &**workload, cancel))
+    }
+
+    fn close(self: Box<Self>) -> Result<(), EmbeddedError> {
+        let Embedded { catalog, store, .. } = *self;
+        drop(catalog);
+        let store = Arc::into_inner(store).expect("nobody else has the store");
+        Ok(store.close()?)
     }
 }

@@ -1,9 +1,9 @@
 //! Whole transactions as requests to the engine's server.
 //!
 //! The server calls stored procedures by name, with bytes as arguments. Here there is one, `run`:
-//! its argument is the number of a transaction that its client has left in a [`Waiting`] list, and
-//! it runs that transaction's code on the embedded tables from its first statement to its last. So
-//! a transaction is one request, and when the server runs it again after a conflict it finds the
+//! its argument is the number of a transaction that its client has left in a [`Requests`] list, and
+//! it runs that transaction's code on what is stored from its first operation to its last. So a
+//! transaction is one request, and when the server runs it again after a conflict it finds the
 //! same transaction in the same place.
 //!
 //! # Phases
@@ -55,13 +55,16 @@ pub enum RequestError {
     Transaction(#[from] Failure),
 }
 
-/// Whether the clients have given up, so that nothing is to begin any more.
-#[derive(Clone, Default)]
-pub(super) struct GivenUp(pub(super) Arc<AtomicBool>);
-
 /// Transactions that the server has been asked for.
 #[derive(Clone, Default)]
-pub(super) struct Waiting(Arc<Mutex<Slab<Request>>>);
+pub(super) struct Requests(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    /// Whether the clients have given up, so that nothing is to begin any more.
+    given_up: AtomicBool,
+    waiting: Mutex<Slab<Request>>,
+}
 
 /// A transaction, and what is known of it.
 pub(super) struct Request {
@@ -82,20 +85,26 @@ impl Request {
     }
 }
 
-impl Waiting {
+impl Requests {
     /// Leaves a transaction in the list; its number there.
     pub(super) fn add(&self, transaction: Arc<dyn Transaction>) -> usize {
-        self.0.lock().insert(Request { transaction, is_again: false, clock: None, failure: None })
+        let request = Request { transaction, is_again: false, clock: None, failure: None };
+        self.0.waiting.lock().insert(request)
     }
 
     /// Takes it out again.
     pub(super) fn remove(&self, number: usize) -> Request {
-        self.0.lock().remove(number)
+        self.0.waiting.lock().remove(number)
+    }
+
+    /// Sets whether the clients have given up.
+    pub(super) fn give_up(&self, given_up: bool) {
+        self.0.given_up.store(given_up, Ordering::Relaxed);
     }
 
     /// The transaction of a number, which is to run, once more if it did before.
-    fn run(&self, number: usize) -> Option<Arc<dyn Transaction>> {
-        let mut requests = self.0.lock();
+    fn begin(&self, number: usize) -> Option<Arc<dyn Transaction>> {
+        let mut requests = self.0.waiting.lock();
         let request = requests.get_mut(number)?;
         request.is_again = request.clock.is_some();
         Some(Arc::clone(&request.transaction))
@@ -103,8 +112,39 @@ impl Waiting {
 
     /// It has run so, and failed where a failure is given.
     fn ran(&self, number: usize, clock: PhaseClock, failure: Option<Failure>) {
-        let request = &mut self.0.lock()[number];
+        let request = &mut self.0.waiting.lock()[number];
         (request.clock, request.failure) = (Some(clock), failure);
+    }
+
+    /// Runs the transaction whose number is in the arguments of a request.
+    pub(super) fn run(
+        &self,
+        arguments: &[u8],
+        run: impl FnOnce(Arc<dyn Transaction>, &mut PhaseClock) -> Result<Ending, RunError>,
+    ) -> Result<Vec<u8>, TxnError> {
+        if self.0.given_up.load(Ordering::Relaxed) {
+            let why = "begin a transaction that its client has given up";
+            return Err(refusal(why, io::ErrorKind::Interrupted.into()));
+        }
+        let number = arguments.try_into().map(usize::from_le_bytes);
+        let Some((number, transaction)) =
+            number.ok().and_then(|number| Some((number, self.begin(number)?)))
+        else {
+            let why = "find a transaction by its number";
+            return Err(refusal(why, io::ErrorKind::InvalidInput.into()));
+        };
+        let mut phases = PhaseClock::new(clock::now());
+        let (answer, failure) = match run(transaction, &mut phases) {
+            Ok(Ending::Commit) => (Ok(Vec::new()), None),
+            Ok(Ending::Rollback) => (Ok(ROLLED_BACK.to_vec()), None),
+            Err(RunError::Engine(error)) => (Err(error), None),
+            Err(RunError::Failure(failure)) => {
+                let error = refusal("run a transaction", io::Error::other(failure.to_string()));
+                (Err(error), Some(failure))
+            }
+        };
+        self.ran(number, phases, failure);
+        answer
     }
 }
 
@@ -125,35 +165,9 @@ pub(super) fn outcome(
 }
 
 /// The procedure on these tables.
-pub(super) fn procedure(
-    catalog: Arc<Catalog>,
-    waiting: Waiting,
-    GivenUp(given_up): GivenUp,
-) -> Procedure {
+pub(super) fn procedure(catalog: Arc<Catalog>, requests: Requests) -> Procedure {
     Box::new(move |transaction, arguments| {
-        if given_up.load(Ordering::Relaxed) {
-            let why = "begin a transaction that its client has given up";
-            return Err(refusal(why, io::ErrorKind::Interrupted.into()));
-        }
-        let number = arguments.try_into().map(usize::from_le_bytes);
-        let Some((number, request)) =
-            number.ok().and_then(|number| Some((number, waiting.run(number)?)))
-        else {
-            let why = "find a transaction by its number";
-            return Err(refusal(why, io::ErrorKind::InvalidInput.into()));
-        };
-        let mut phases = PhaseClock::new(clock::now());
-        let (answer, failure) = match sql::run(transaction, &catalog, request, &mut phases) {
-            Ok(Ending::Commit) => (Ok(Vec::new()), None),
-            Ok(Ending::Rollback) => (Ok(ROLLED_BACK.to_vec()), None),
-            Err(RunError::Engine(error)) => (Err(error), None),
-            Err(RunError::Failure(failure)) => {
-                let error = refusal("run a transaction", io::Error::other(failure.to_string()));
-                (Err(error), Some(failure))
-            }
-        };
-        waiting.ran(number, phases, failure);
-        answer
+        requests.run(arguments, |work, phases| sql::run(transaction, &catalog, work, phases))
     })
 }
 
@@ -174,13 +188,13 @@ mod tests {
     fn phases_are_told_of_what_ran_once() {
         let mut client = Tpcb::new(Scale::ONE).client(0, 1, 1);
         for (runs, phases) in [(0, 0), (1, 1), (2, 0), (3, 0)] {
-            let waiting = Waiting::default();
-            let number = waiting.add(client.next());
+            let requests = Requests::default();
+            let number = requests.add(client.next());
             for _ in 0..runs {
-                assert!(waiting.run(number).is_some());
-                waiting.ran(number, PhaseClock::new(clock::now()), None);
+                assert!(requests.begin(number).is_some());
+                requests.ran(number, PhaseClock::new(clock::now()), None);
             }
-            let done = outcome(Ok(Vec::new()), waiting.remove(number)).unwrap();
+            let done = outcome(Ok(Vec::new()), requests.remove(number)).unwrap();
             assert_eq!((done.ending, done.phases.len()), (Ending::Commit, phases), "{runs} runs");
         }
     }

@@ -10,7 +10,7 @@ use tidegate_gate::Class;
 use tidegate_subject::connection::LoadError;
 use tidegate_subject::database::Database;
 use tidegate_subject::embedded::{
-    ClassPriorities, Done, Embedded, EmbeddedError, RequestError, Service,
+    ClassPriorities, Done, Embedded, EmbeddedError, EngineDatabase, RequestError, Service, Serving,
 };
 use tidegate_workload::pgbench::{Scale, Sums};
 use tidegate_workload::point_select::PointSelect;
@@ -27,7 +27,7 @@ const SEED: u64 = 20_170_611;
 fn serve(store: &Embedded, limit: u32) -> Service<'_> {
     let (algorithm, setting) = fixed(limit);
     let (priorities, observer) = (ClassPriorities::default(), Box::new(|_: &_| ()));
-    store.serve(algorithm, &setting, priorities, SEED, observer).unwrap()
+    store.serve(Serving { algorithm, setting: &setting, priorities, seed: SEED, observer }).unwrap()
 }
 
 /// Asks for so many transactions at once, and waits for what became of them.

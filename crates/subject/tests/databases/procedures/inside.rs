@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_gate::Class;
 use tidegate_subject::connection::run;
-use tidegate_subject::embedded::ClassPriorities;
+use tidegate_subject::embedded::{ClassPriorities, EngineDatabase, Serving};
 use tidegate_subject::sqlite::SqliteConnection;
 use tidegate_workload::Ending;
 use tidegate_workload::tpcc::{Form, Tpcc};
@@ -49,7 +49,9 @@ fn the_embedded_engine_runs_what_would_be_called() {
         store.load(workload, &NEVER).unwrap();
         let (algorithm, setting) = fixed(1);
         let (priorities, observer) = (ClassPriorities::default(), Box::new(|_: &_| ()));
-        let service = store.serve(algorithm, &setting, priorities, 1, observer).unwrap();
+        let service = store
+            .serve(Serving { algorithm, setting: &setting, priorities, seed: 1, observer })
+            .unwrap();
         let mut terminal = workload.client(0, 1, 54);
         let one = |_| {
             let (answer, answered) = mpsc::channel();
