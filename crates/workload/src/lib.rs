@@ -32,6 +32,7 @@ pub mod tpcc;
 pub mod tpcw;
 mod value;
 pub mod workload;
+pub mod xmark;
 
 pub use demand::Demand;
 pub use procedure::Procedure;

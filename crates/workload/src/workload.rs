@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::xmark::AuctionTransaction;
 use crate::{Dialect, Procedure, Running, Session, Table, Value};
 
 /// A benchmark's tables and what its clients do with them.
@@ -105,6 +106,12 @@ pub trait Transaction: fmt::Debug + Send + Sync {
     /// The transaction that this one calls as a stored procedure, as statements: a database in the
     /// process of its client runs that in its place. `None` where there is no call.
     fn called(&self) -> Option<Arc<dyn Transaction>> {
+        None
+    }
+
+    /// The transaction as data, if it is one on an auction site in XML, which has no SQL: a store of
+    /// XML runs that, and [`run`](Transaction::run) fails.
+    fn auction(&self) -> Option<&AuctionTransaction> {
         None
     }
 
