@@ -20,6 +20,7 @@ pub mod connection;
 pub mod database;
 pub mod detection;
 pub mod embedded;
+pub mod embedded_xml;
 pub mod firebird;
 pub mod guest;
 pub mod isolation;

@@ -109,8 +109,8 @@ pub trait Transaction: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The transaction as data, if it is one on an auction site in XML, which has no SQL: a store of
-    /// XML runs that, and [`run`](Transaction::run) fails.
+    /// The transaction as data, if it is one on an auction site in XML, which has no SQL: a store
+    /// of XML runs that, and [`run`](Transaction::run) fails.
     fn auction(&self) -> Option<&AuctionTransaction> {
         None
     }

@@ -1,0 +1,275 @@
+//! An auction site of `XMark` on the XML store, and the eight transactions on it.
+//!
+//! # Mechanism
+//! An [`AuctionSite`] is opened on a store that has the document, which [`load`] generates. It
+//! keeps the labels of all open and closed auctions, persons and items: a transaction that enters
+//! at random takes one of these, locks the node, and looks whether it is still there. So the draw
+//! reads neither the range of a name in an index nor a count, which would make Register and Add
+//! Item wait for everybody.
+//!
+//! [`AuctionSite::run`] is one attempt of an [`AuctionTransaction`] within an open transaction of
+//! the store. Who calls it begins, commits, and runs again after a conflict, and tells
+//! [`AuctionSite::committed`] what lasts. [`AuctionSite::check`] then compares the document with
+//! that. `docs/xmark.md` has the operations of each transaction.
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | `visit.rs` | steps to children in both ways, entry, lookups by identifier, new elements |
+//! | `auctions.rs` | Place Bid, Read Seller Info |
+//! | `persons.rs` | Register, Change User Info |
+//! | `items.rs` | Check Mails, Read Item, Add Mail, Add Item |
+//! | `models.rs` | which children elements have, in which order |
+//! | `check.rs` | consistency |
+//! | `generated.rs` | the document as it is generated, to load it |
+//!
+//! # Limits
+//! * The document is the generator's: its identifiers are counted, which tells what is new.
+//! * The labels kept are those of the time of opening. What is added later is not entered at
+//!   random.
+
+mod auctions;
+mod check;
+mod generated;
+mod items;
+mod models;
+mod persons;
+mod visit;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_workload::Ending;
+use tidegate_workload::workload::Condition;
+use tidegate_workload::xmark::{AuctionTransaction, AuctionWork, EntryList, REGIONS};
+use tidegate_xml::label::Label;
+use tidegate_xml::name::QName;
+use tidegate_xml::store::{Document, XmlStore, XmlStoreError, XmlTransaction};
+use tidegate_xml::tree::Tree;
+
+pub use generated::{AuctionLoadError, load};
+
+use visit::{Visit, id_of, not_generated};
+
+/// Numbers from here on are in identifiers that transactions give out, not the generator.
+const FIRST_NEW_ID: u64 = 1 << 62;
+
+/// How many there are of what the transactions add to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AuctionCounts {
+    /// Elements `person`.
+    pub persons: u64,
+    /// Elements `item`.
+    pub items: u64,
+    /// Elements `open_auction`.
+    pub open_auctions: u64,
+    /// Elements `closed_auction`.
+    pub closed_auctions: u64,
+    /// Elements `bidder`.
+    pub bidders: u64,
+    /// Elements `mail`.
+    pub mails: u64,
+}
+
+/// The labels of everything at which transactions enter at random.
+struct EntryLabels {
+    open_auctions: Vec<Label>,
+    closed_auctions: Vec<Label>,
+    persons: Vec<Label>,
+    items: Vec<Label>,
+}
+
+/// An auction site in a document of a store.
+pub struct AuctionSite {
+    document: String,
+    entries: EntryLabels,
+    people: Label,
+    open_auctions: Label,
+    /// By their places in [`REGIONS`].
+    regions: Vec<Label>,
+    /// Persons that the generator made, `person0` and so on.
+    generated_persons: usize,
+    /// Categories, `category0` and so on.
+    categories: usize,
+    at_start: AuctionCounts,
+    added: Added,
+}
+
+/// What committed transactions have added.
+#[derive(Debug, Default)]
+struct Added {
+    bidders: AtomicU64,
+    persons: AtomicU64,
+    mails: AtomicU64,
+    items: AtomicU64,
+}
+
+impl AuctionSite {
+    /// Opens the site in a document that [`load`] has made. Nothing else may run on it meanwhile.
+    ///
+    /// # Errors
+    /// There is no such document, it has no name index or is no auction site, or the store cannot
+    /// read.
+    pub fn open(store: &XmlStore, document: &str) -> Result<AuctionSite, XmlStoreError> {
+        let transaction = store.begin();
+        let site = {
+            let opened = transaction.document(document)?;
+            AuctionSite::of(document, &opened)?
+        };
+        transaction.commit()?;
+        Ok(site)
+    }
+
+    fn of(name: &str, document: &Document<'_>) -> Result<AuctionSite, XmlStoreError> {
+        let entries = EntryLabels {
+            open_auctions: elements(document, "open_auction")?,
+            closed_auctions: elements(document, "closed_auction")?,
+            persons: elements(document, "person")?,
+            items: elements(document, "item")?,
+        };
+        let one = |name| -> Result<Label, XmlStoreError> {
+            let mut found = elements(document, name)?;
+            if found.len() == 1 {
+                return Ok(found.remove(0));
+            }
+            Err(not_generated(&Label::root()))
+        };
+        let at_start = AuctionCounts {
+            persons: entries.persons.len() as u64,
+            items: entries.items.len() as u64,
+            open_auctions: entries.open_auctions.len() as u64,
+            closed_auctions: entries.closed_auctions.len() as u64,
+            bidders: elements(document, "bidder")?.len() as u64,
+            mails: elements(document, "mail")?.len() as u64,
+        };
+        Ok(AuctionSite {
+            document: name.to_owned(),
+            people: one("people")?,
+            open_auctions: one("open_auctions")?,
+            regions: REGIONS.into_iter().map(one).collect::<Result<_, _>>()?,
+            generated_persons: generated(document, &entries.persons)?,
+            categories: elements(document, "category")?.len(),
+            entries,
+            at_start,
+            added: Added::default(),
+        })
+    }
+
+    /// Runs a transaction within an open one of the store, which is to be committed then.
+    ///
+    /// # Errors
+    /// A conflict, after which it may be run again in a new transaction
+    /// ([`XmlStoreError::is_retryable`]); the store fails; or the document is not the generator's.
+    pub fn run(
+        &self,
+        transaction: &AuctionTransaction,
+        within: &XmlTransaction<'_>,
+    ) -> Result<Ending, XmlStoreError> {
+        self.answer(transaction, within).map(|_| Ending::Commit)
+    }
+
+    /// Runs a transaction as [`AuctionSite::run`] does, and returns what it has read.
+    ///
+    /// # Errors
+    /// As [`AuctionSite::run`].
+    pub fn answer(
+        &self,
+        transaction: &AuctionTransaction,
+        within: &XmlTransaction<'_>,
+    ) -> Result<Vec<String>, XmlStoreError> {
+        use tidegate_workload::workload::Transaction as _;
+        let document = if transaction.is_read_only() {
+            within.document(&self.document)?
+        } else {
+            within.document_to_update(&self.document)?
+        };
+        let visit = Visit { site: self, document: &document, transaction };
+        match &transaction.work {
+            AuctionWork::PlaceBid(bid) => visit.place_bid(bid),
+            AuctionWork::ReadSellerInfo(_) => visit.read_seller_info(),
+            AuctionWork::Register(person) => visit.register(person),
+            AuctionWork::ChangeUserInfo(info) => visit.change_user_info(info),
+            AuctionWork::CheckMails => visit.check_mails(),
+            AuctionWork::ReadItem => visit.read_item(),
+            AuctionWork::AddMail(mail) => visit.add_mail(mail),
+            AuctionWork::AddItem(item) => visit.add_item(item),
+        }
+    }
+
+    /// Counts what a transaction has added. It is called when its commit has succeeded.
+    pub fn committed(&self, transaction: &AuctionTransaction) {
+        let counter = match &transaction.work {
+            AuctionWork::PlaceBid(_) => &self.added.bidders,
+            AuctionWork::Register(_) => &self.added.persons,
+            AuctionWork::AddMail(_) => &self.added.mails,
+            AuctionWork::AddItem(_) => &self.added.items,
+            AuctionWork::ReadSellerInfo(_)
+            | AuctionWork::ChangeUserInfo(_)
+            | AuctionWork::CheckMails
+            | AuctionWork::ReadItem => return,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many there have to be of everything: those at the time of opening, and those
+    /// that committed transactions have added.
+    #[must_use]
+    pub fn expected(&self) -> AuctionCounts {
+        let added = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (start, items) = (self.at_start, added(&self.added.items));
+        AuctionCounts {
+            persons: start.persons + added(&self.added.persons),
+            items: start.items + items,
+            open_auctions: start.open_auctions + items,
+            closed_auctions: start.closed_auctions,
+            bidders: start.bidders + added(&self.added.bidders),
+            mails: start.mails + added(&self.added.mails),
+        }
+    }
+
+    /// Checks the document: what transactions that are done wholly or not at all leave holds.
+    /// Nothing may change it meanwhile.
+    ///
+    /// # Errors
+    /// The store cannot read.
+    pub fn check(&self, store: &XmlStore) -> Result<Vec<Condition>, XmlStoreError> {
+        let transaction = store.begin();
+        let conditions = {
+            let document = transaction.document(&self.document)?;
+            check::conditions(&document, &self.expected())?
+        };
+        transaction.commit()?;
+        Ok(conditions)
+    }
+
+    /// Returns the labels of the things at which transactions enter, and the name of their element.
+    fn entries(&self, list: EntryList) -> (&[Label], &'static str) {
+        match list {
+            EntryList::OpenAuctions => (&self.entries.open_auctions, "open_auction"),
+            EntryList::ClosedAuctions => (&self.entries.closed_auctions, "closed_auction"),
+            EntryList::Persons => (&self.entries.persons, "person"),
+            EntryList::Items => (&self.entries.items, "item"),
+        }
+    }
+}
+
+/// Returns all elements of a name by the name index.
+fn elements(document: &Document<'_>, name: &str) -> Result<Vec<Label>, XmlStoreError> {
+    let name = QName::local(name);
+    let found = document.elements_below(&Label::document(), &name)?;
+    found.ok_or_else(|| XmlStoreError::NoSuchIndex(generated::NAME_INDEX.to_owned()))?.collect()
+}
+
+/// Returns how many persons are the generator's. They are in front of those that were registered.
+fn generated(document: &Document<'_>, persons: &[Label]) -> Result<usize, XmlStoreError> {
+    let (mut low, mut high) = (0, persons.len());
+    while low < high {
+        let middle = low.midpoint(high);
+        let id = id_of(document, &persons[middle])?;
+        let number = id.strip_prefix("person").and_then(|number| number.parse::<u64>().ok());
+        if number.ok_or_else(|| not_generated(&persons[middle]))? < FIRST_NEW_ID {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}

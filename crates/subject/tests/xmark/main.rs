@@ -1,0 +1,126 @@
+//! The eight transactions of `xmark` on the XML store.
+//!
+//! | module | what it shows |
+//! | --- | --- |
+//! | `alone` | one client: what each transaction does, and that all variants make the same |
+//! | `together` | eight clients on locks of each kind: what is committed is there, and consistent |
+//! | `violations` | each condition of the check finds what it is for |
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+#![allow(clippy::print_stdout, reason = "a test prints its seed")]
+
+mod alone;
+mod together;
+mod violations;
+
+use std::sync::atomic::AtomicBool;
+
+use tempfile::TempDir;
+use tidegate_engine::TxnOptions;
+use tidegate_subject::embedded_xml::{self, AuctionSite};
+use tidegate_workload::workload::{Client, Workload};
+use tidegate_workload::xmark::{AuctionTransaction, Xmark};
+use tidegate_xml::serialize::XmlWriter;
+use tidegate_xml::store::{
+    Document, LoadOptions, LockGranularity, XmlStore, XmlStoreError, XmlTransaction,
+};
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+const DOCUMENT: &str = "site";
+
+/// What transactions lock. The kinds of locks that tests go through are here alone.
+type Locks = LockGranularity;
+
+const LOCKS: [Locks; 4] = [
+    LockGranularity::Document,
+    LockGranularity::Nodes,
+    LockGranularity::NodesToLevel(1),
+    LockGranularity::NodesToLevel(3),
+];
+
+fn begin(store: &XmlStore, locks: Locks) -> XmlTransaction<'_> {
+    store.begin_locking(locks, TxnOptions::default())
+}
+
+/// A store with the document of a workload.
+struct Fixture {
+    store: XmlStore,
+    site: AuctionSite,
+    /// Removed when the store is closed.
+    _directory: TempDir,
+}
+
+impl Fixture {
+    fn new(workload: &Xmark) -> Fixture {
+        let directory = tempfile::tempdir().unwrap();
+        let store = XmlStore::open_or_create(directory.path().join("store")).unwrap();
+        let options = LoadOptions { threads: 1, ..LoadOptions::default() };
+        embedded_xml::load(&store, DOCUMENT, workload, options, &NEVER).unwrap();
+        let site = AuctionSite::open(&store, DOCUMENT).unwrap();
+        Fixture { store, site, _directory: directory }
+    }
+
+    /// Runs a transaction until it is committed. Returns what it has read, and how often a conflict
+    /// has ended it before.
+    fn run(&self, transaction: &AuctionTransaction, locks: Locks) -> (Vec<String>, u32) {
+        let attempt = || -> Result<Vec<String>, XmlStoreError> {
+            let within = begin(&self.store, locks);
+            let read = self.site.answer(transaction, &within)?;
+            within.commit()?;
+            Ok(read)
+        };
+        for conflicts in 0.. {
+            match attempt() {
+                Ok(read) => {
+                    self.site.committed(transaction);
+                    return (read, conflicts);
+                }
+                Err(error) => assert!(error.is_retryable(), "{transaction:?}: {error}"),
+            }
+        }
+        unreachable!("an attempt ends at last");
+    }
+
+    /// Changes the document and commits.
+    fn change(&self, change: impl FnOnce(&Document<'_>)) {
+        let within = self.store.begin();
+        let document = within.document_to_update(DOCUMENT).unwrap();
+        change(&document);
+        drop(document);
+        within.commit().unwrap();
+    }
+
+    fn text(&self) -> Vec<u8> {
+        let within = self.store.begin();
+        let document = within.document(DOCUMENT).unwrap();
+        document.write(XmlWriter::canonical(Vec::new(), true)).unwrap()
+    }
+
+    /// The conditions that do not hold.
+    fn violations(&self) -> Vec<(&'static str, String)> {
+        let conditions = self.site.check(&self.store).unwrap();
+        assert_eq!(conditions.len(), 10);
+        let violated = |condition: tidegate_workload::workload::Condition| {
+            condition.violation.map(|violation| (condition.name, violation))
+        };
+        conditions.into_iter().filter_map(violated).collect()
+    }
+
+    /// Fails unless the document is consistent, and so are tree and indexes.
+    fn assert_consistent(&self) {
+        assert_eq!(self.violations(), []);
+        let within = self.store.begin();
+        let document = within.document(DOCUMENT).unwrap();
+        assert_eq!(document.check().unwrap(), []);
+    }
+}
+
+/// A client's transactions.
+fn transactions(client: &mut dyn Client, count: usize) -> Vec<AuctionTransaction> {
+    (0..count).map(|_| client.next().auction().unwrap().clone()).collect()
+}
+
+fn of_client(workload: &Xmark, number: usize, seed: u64, count: usize) -> Vec<AuctionTransaction> {
+    transactions(&mut *workload.client(number, 8, seed), count)
+}
