@@ -1,0 +1,430 @@
+//! Histories of random concurrent transactions, which have to be serializable.
+//!
+//! Each transaction records what its operations returned. It takes a number before it ends, while
+//! it holds its locks, so the order of these numbers is a serial order that two-phase locking has
+//! to lead to. Afterwards all transactions are run again in this order on a document in memory.
+//! Those that were rolled back, and victims of deadlocks up to their last operation, have to have
+//! seen what they see there, too; then the document is put back as it was.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tidegate_random::SplitMix64;
+use tidegate_xml::label::Label;
+use tidegate_xml::store::{
+    Document, InnerNodes, LockEscalation, Place, XmlStore, XmlStoreError, XmlTransaction,
+};
+
+use super::model::{DOCUMENT, Model};
+use super::protocols::{Protocol, Setting};
+use super::steps::{New, Seen, Step};
+use super::{INDEXES, options, seeds, store_of};
+
+/// Lists with few and with many children, empty elements, texts between elements, and identifiers.
+const TEXT: &str = "<site><open><a id=\"p0\" k=\"1\"><b1>x</b1><b2><m/></b2><cur>5</cur></a>\
+    <a id=\"p1\"><b1>y</b1>t<cur>6</cur></a></open><closed/><people><p id=\"p2\"><q>x</q></p>\
+    <p id=\"p3\"><q>z</q></p></people><item>t<box/>u</item></site>";
+
+const THREADS: u64 = 8;
+const TRANSACTIONS: usize = 6;
+const NAMES: [&str; 6] = ["a", "b1", "cur", "p", "q", "new"];
+const ATTRIBUTES: [&str; 3] = ["id", "k", "z"];
+const IDS: [&str; 6] = ["p0", "p1", "p2", "p3", "p4", "p5"];
+const TEXTS: [&str; 4] = ["x", "y", "5", "w"];
+
+/// Policies of escalation: none, and two that act in small documents.
+fn escalations() -> [Option<LockEscalation>; 3] {
+    [None, Some((12, 100)), Some((40, 150))].map(|policy| {
+        policy.map(|(requests, gain)| LockEscalation {
+            requests,
+            gain_percent: NonZeroU32::new(gain).unwrap(),
+        })
+    })
+}
+
+/// What a transaction did, in its order.
+#[derive(Clone, Debug)]
+enum Event {
+    Did(Step, Seen),
+    Savepoint,
+    BackToSavepoint,
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Commit,
+    RollBack,
+    Conflict,
+}
+
+/// A transaction that has ended.
+#[derive(Debug)]
+struct Ended {
+    number: u64,
+    setting: Setting,
+    end: End,
+    events: Vec<Event>,
+}
+
+/// What the threads of a history share.
+struct Stage<'s> {
+    store: &'s XmlStore,
+    settings: &'s [Setting],
+    /// Labels of nodes, also of some that were deleted.
+    labels: Mutex<Vec<Label>>,
+    numbers: AtomicU64,
+    ended: Mutex<Vec<Ended>>,
+}
+
+/// Counts of one history or of several.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    commits: usize,
+    rollbacks: usize,
+    conflicts: usize,
+    operations: usize,
+    refused: usize,
+    escalations: u64,
+    waits: u64,
+}
+
+fn one_of<T: Copy>(random: &mut SplitMix64, all: &[T]) -> T {
+    all[random.next_below(u32::try_from(all.len()).unwrap()) as usize]
+}
+
+/// A transaction that is under way.
+struct Actor<'a, 't> {
+    document: &'a Document<'t>,
+    random: &'a mut SplitMix64,
+    /// Labels that the transaction may use.
+    known: Vec<Label>,
+    events: Vec<Event>,
+}
+
+impl Actor<'_, '_> {
+    fn label(&mut self) -> Label {
+        let count = u32::try_from(self.known.len()).unwrap();
+        self.known[self.random.next_below(count) as usize].clone()
+    }
+
+    fn run(&mut self, step: Step) -> Result<bool, XmlStoreError> {
+        let seen = step.run(self.document)?;
+        let is_done = seen != Seen::Refused;
+        self.known.extend_from_slice(seen.labels());
+        self.events.push(Event::Did(step, seen));
+        if self.random.next_chance(0.3) {
+            thread::yield_now();
+        }
+        Ok(is_done)
+    }
+
+    /// Runs an operation on a node. A reader looks first whether the node is there.
+    fn act(&mut self) -> Result<(), XmlStoreError> {
+        let node = self.label();
+        match self.random.next_below(20) {
+            0..8 => {
+                if self.run(Step::Node(node.clone()))? {
+                    let step = self.reader(node);
+                    self.run(step)?;
+                }
+            }
+            8..10 => {
+                let step = self.look_up();
+                self.run(step)?;
+            }
+            _ => {
+                let step = self.writer(node);
+                self.run(step)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reader(&mut self, node: Label) -> Step {
+        match self.random.next_below(10) {
+            0 => Step::Path(node),
+            1 => Step::Parent(node),
+            2 => Step::First(node),
+            3 => Step::Last(node),
+            4 => Step::Next(node),
+            5 => Step::Previous(node),
+            6 => Step::Children(node),
+            7 => Step::Subtree(node),
+            8 => Step::Attribute(node, one_of(self.random, &ATTRIBUTES)),
+            _ => Step::Attributes(node),
+        }
+    }
+
+    fn look_up(&mut self) -> Step {
+        match self.random.next_below(5) {
+            0 | 1 => Step::WithId(one_of(self.random, &IDS).to_owned()),
+            2 => Step::Named(one_of(self.random, &NAMES)),
+            3 => Step::WithText(one_of(self.random, &TEXTS).to_owned()),
+            _ => {
+                let names = [&["site", "open", "a"][..], &["site", "people", "p", "q"]];
+                Step::OnPath(one_of(self.random, &names).to_vec())
+            }
+        }
+    }
+
+    fn writer(&mut self, node: Label) -> Step {
+        let random = &mut *self.random;
+        let text = one_of(random, &TEXTS).to_owned();
+        let id = one_of(random, &IDS).to_owned();
+        let name = one_of(random, &NAMES);
+        let attribute = one_of(random, &ATTRIBUTES);
+        match random.next_below(16) {
+            0..3 => Step::SetText(node, text),
+            3 => Step::Rename(node, name),
+            4 => Step::SetAttribute(node, "id", id),
+            5 => Step::SetAttribute(node, attribute, text),
+            6 => Step::RemoveAttribute(node, attribute),
+            7 => Step::RenameAttribute(node, attribute, one_of(random, &ATTRIBUTES)),
+            8..13 => {
+                let new = match random.next_below(4) {
+                    0 => New::Text(text),
+                    1 => New::Fragment(name, id, text),
+                    _ => New::Element(name),
+                };
+                Step::Insert(self.place(node), new)
+            }
+            13 | 14 => Step::Delete(node),
+            _ => {
+                let target = self.label();
+                Step::Move(node, self.place(target))
+            }
+        }
+    }
+
+    fn place(&mut self, node: Label) -> Place {
+        match self.random.next_below(4) {
+            0 => Place::Before(node),
+            1 => Place::After(node),
+            2 => Place::First(node),
+            _ => Place::Last(node),
+        }
+    }
+}
+
+/// Runs the operations of a transaction. Returns them, and whether there was a conflict.
+fn act(
+    transaction: &XmlTransaction<'_>,
+    random: &mut SplitMix64,
+    known: Vec<Label>,
+) -> (Vec<Event>, bool) {
+    let opened = if random.next_chance(0.2) {
+        transaction.document_to_update("d")
+    } else {
+        transaction.document("d")
+    };
+    let document = match opened {
+        Ok(document) => document,
+        Err(error) => {
+            assert!(error.is_retryable(), "{error}");
+            return (Vec::new(), true);
+        }
+    };
+    let count = 1 + random.next_below(5);
+    let mut actor = Actor { document: &document, random, known, events: Vec::new() };
+    let mut savepoint = None;
+    for _ in 0..count {
+        if savepoint.is_none() && actor.random.next_chance(0.1) {
+            savepoint = Some(transaction.savepoint());
+            actor.events.push(Event::Savepoint);
+        }
+        if let Err(error) = actor.act() {
+            assert!(error.is_retryable(), "{error}");
+            return (actor.events, true);
+        }
+        if let Some(savepoint) = savepoint.take_if(|_| actor.random.next_chance(0.4)) {
+            transaction.roll_back_to(savepoint).unwrap();
+            actor.events.push(Event::BackToSavepoint);
+        }
+    }
+    let events = actor.events;
+    assert_eq!(document.take_relabelled(), []);
+    (events, false)
+}
+
+impl Stage<'_> {
+    fn transaction(&self, random: &mut SplitMix64) {
+        let setting = one_of(random, self.settings);
+        let transaction = setting.begin(self.store);
+        let known = self.labels.lock().unwrap().clone();
+        let (events, is_conflict) = act(&transaction, random, known);
+        let end = if is_conflict {
+            End::Conflict
+        } else if random.next_chance(0.15) {
+            End::RollBack
+        } else {
+            End::Commit
+        };
+        // All locks are held still.
+        let number = self.numbers.fetch_add(1, Ordering::SeqCst);
+        if end == End::Commit {
+            transaction.commit().unwrap();
+            self.add_labels(&events);
+        } else {
+            drop(transaction);
+        }
+        self.ended.lock().unwrap().push(Ended { number, setting, end, events });
+    }
+
+    fn add_labels(&self, events: &[Event]) {
+        let mut labels = self.labels.lock().unwrap();
+        for event in events {
+            if let Event::Did(step, seen) = event
+                && !step.reads()
+            {
+                labels.extend_from_slice(seen.labels());
+            }
+        }
+    }
+}
+
+/// Runs the transactions one after the other on the model, and compares.
+fn replay(model: &mut Model, ended: &[Ended], case: &str) -> Counts {
+    let mut counts = Counts::default();
+    for Ended { number, setting, end, events } in ended {
+        let before = model.clone();
+        let mut savepoint = None;
+        for (index, event) in events.iter().enumerate() {
+            match event {
+                Event::Savepoint => savepoint = Some(model.clone()),
+                Event::BackToSavepoint => *model = savepoint.take().unwrap(),
+                Event::Did(step, seen) => {
+                    counts.operations += 1;
+                    counts.refused += usize::from(*seen == Seen::Refused);
+                    let expected = model.apply(step, seen);
+                    let is_right = expected.as_ref() == Ok(seen);
+                    if !is_right {
+                        print_history(ended, *number);
+                    }
+                    let at = format!("{case}: {number} ({setting}, {end:?}), {index}: {step:?}");
+                    assert!(is_right, "{at}\nreturned {seen}\nexpected {expected:?}");
+                }
+            }
+        }
+        match end {
+            End::Commit => counts.commits += 1,
+            End::RollBack => counts.rollbacks += 1,
+            End::Conflict => counts.conflicts += 1,
+        }
+        if *end != End::Commit {
+            *model = before;
+        }
+    }
+    counts
+}
+
+fn print_history(ended: &[Ended], last: u64) {
+    for Ended { number, setting, end, events } in ended.iter().filter(|one| one.number <= last) {
+        println!("{number} ({setting}, {end:?})");
+        for event in events {
+            match event {
+                Event::Did(step, seen) => println!("    {step:?} -> {seen}"),
+                other => println!("    {other:?}"),
+            }
+        }
+    }
+}
+
+/// Runs one history of transactions that draw from these settings, and checks it.
+fn check(seed: u64, settings: &[Setting], name: &str) -> Counts {
+    let inner_nodes = if seed % 4 == 3 { InnerNodes::Virtual } else { InnerNodes::Stored };
+    let options = options(Duration::from_secs(60));
+    let (store, mut model) = store_of(TEXT, &INDEXES, inner_nodes, &options);
+    store.set_lock_escalation(escalations()[usize::try_from(seed / 4 % 3).unwrap()]);
+    let labels = model.below(DOCUMENT).into_iter().skip(1).map(|id| model.label(id).clone());
+    let stage = Stage {
+        store: &store,
+        settings,
+        labels: Mutex::new(labels.collect()),
+        numbers: AtomicU64::new(0),
+        ended: Mutex::default(),
+    };
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let stage = &stage;
+            scope.spawn(move || {
+                let mut random = SplitMix64::new(seed * THREADS + number);
+                (0..TRANSACTIONS).for_each(|_| stage.transaction(&mut random));
+            });
+        }
+    });
+    let mut ended = stage.ended.into_inner().unwrap();
+    ended.sort_by_key(|one| one.number);
+    let case = format!("{name}, seed {seed}");
+    let mut counts = replay(&mut model, &ended, &case);
+    let transaction = store.begin();
+    let document = transaction.document("d").unwrap();
+    let whole = Step::Subtree(Label::document());
+    let left = whole.run(&document).unwrap();
+    if model.apply(&whole, &left) != Ok(left.clone()) {
+        print_history(&ended, u64::MAX);
+    }
+    assert_eq!(model.apply(&whole, &left), Ok(left), "{case}");
+    assert_eq!(document.check().unwrap(), [], "{case}");
+    drop(document);
+    drop(transaction);
+    let locks = store.engine().lock_statistics();
+    assert_eq!((locks.held, locks.waiting, locks.timeouts), (0, 0, 0), "{case}");
+    counts.escalations = store.node_lock_statistics().escalations;
+    counts.waits = locks.waits;
+    counts
+}
+
+/// Each protocol alone and each two of them, each with all depths. Unbounded depths are as frequent
+/// as all others.
+fn mixes() -> BTreeMap<String, Vec<Setting>> {
+    let mut mixes = BTreeMap::new();
+    for one in Protocol::ALL {
+        for other in Protocol::ALL.into_iter().filter(|other| *other >= one) {
+            let mut all: Vec<Setting> = Vec::new();
+            for protocol in [one, other] {
+                let depths = protocol.depths();
+                all.extend(depths.iter().map(|_| protocol.unbounded()));
+                all.extend(depths);
+            }
+            mixes.insert(format!("{one:?} and {other:?}"), all);
+        }
+    }
+    mixes
+}
+
+fn check_mixes(count: u64) {
+    for (name, settings) in mixes() {
+        let mut all = Counts::default();
+        for seed in seeds(0..count) {
+            let counts = check(seed, &settings, &name);
+            all.commits += counts.commits;
+            all.rollbacks += counts.rollbacks;
+            all.conflicts += counts.conflicts;
+            all.operations += counts.operations;
+            all.refused += counts.refused;
+            all.escalations += counts.escalations;
+            all.waits += counts.waits;
+            if (seed + 1) % 500 == 0 {
+                println!("{name}: {} seeds, {all:?}", seed + 1);
+            }
+        }
+        println!("{name}: {count} seeds, {all:?}");
+        assert!(all.commits > 0 && all.waits > 0 && all.refused < all.operations, "{name}");
+    }
+}
+
+#[test]
+fn histories_are_serializable() {
+    check_mixes(40);
+}
+
+#[test]
+#[ignore = "soak: minutes for 5,000 histories of each two protocols"]
+fn many_histories_are_serializable() {
+    check_mixes(5_000);
+}
