@@ -31,7 +31,7 @@ mod auctions;
 mod check;
 mod generated;
 mod items;
-mod models;
+pub(crate) mod models;
 mod persons;
 mod visit;
 
@@ -45,7 +45,7 @@ use tidegate_xml::name::QName;
 use tidegate_xml::store::{Document, XmlStore, XmlStoreError, XmlTransaction};
 use tidegate_xml::tree::Tree;
 
-pub use generated::{AuctionLoadError, load};
+pub use generated::{AuctionLoadError, GeneratedText, load};
 
 use visit::{Visit, id_of, not_generated};
 

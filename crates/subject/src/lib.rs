@@ -2,7 +2,8 @@
 //!
 //! [`database`] says what a database is, and lists the DBMSs: [`postgres`], [`mariadb`] and
 //! [`firebird`] with private servers ([`server`]), [`sqlite`] with a private file, and
-//! [`embedded`], the engine that Tidegate carries with it. [`client`] and [`mysql`] speak to any
+//! [`embedded`], the engine that Tidegate carries with it; [`embedded_xml`], an auction site on the
+//! XML store, and [`basex`], which it is compared with. [`client`] and [`mysql`] speak to any
 //! server of PostgreSQL's and MariaDB's kind, where a [`url`](mod@url) says; a [`guest`] makes a
 //! database of its own on a server that somebody else runs; [`connection`] is what connections have
 //! in common; [`settings`] are what a database is started with, and `scratch` makes directories;
@@ -14,6 +15,7 @@
 //! Never here: what is run against a database (that is `workload`) and when (that is `lab`).
 
 mod account;
+pub mod basex;
 pub mod blocking;
 pub mod client;
 pub mod connection;

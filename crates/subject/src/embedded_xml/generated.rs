@@ -61,13 +61,7 @@ pub fn load(
     options: LoadOptions,
     cancel: &AtomicBool,
 ) -> Result<Progress, AuctionLoadError> {
-    let persons = match workload.persons {
-        AuctionPersons::Original => PersonCount::Original,
-        AuctionPersons::Study => PersonCount::Study,
-    };
-    let of_document = XmarkOptions { factor: workload.factor, seed: workload.seed, persons };
-    let text = GeneratedText::start(XmarkGenerator::new(of_document)?)
-        .map_err(AuctionLoadError::Thread)?;
+    let text = GeneratedText::start(workload)?;
     let mut options = options;
     for (name, definition) in INDEXES {
         options = options.index(name, definition.parse::<IndexDefinition>()?);
@@ -82,8 +76,8 @@ pub fn load(
     Ok(store.load(document, options, text, go_on)?)
 }
 
-/// The text of a generated document.
-struct GeneratedText {
+/// The text of a workload's document, while it is generated.
+pub struct GeneratedText {
     filled: Receiver<Vec<u8>>,
     empty: Sender<Vec<u8>>,
     buffer: Vec<u8>,
@@ -93,7 +87,16 @@ struct GeneratedText {
 
 impl GeneratedText {
     /// Starts to generate.
-    fn start(generator: XmarkGenerator) -> io::Result<GeneratedText> {
+    ///
+    /// # Errors
+    /// The factor is out of range, or the system starts no thread.
+    pub fn start(workload: &Xmark) -> Result<GeneratedText, AuctionLoadError> {
+        let persons = match workload.persons {
+            AuctionPersons::Original => PersonCount::Original,
+            AuctionPersons::Study => PersonCount::Study,
+        };
+        let options = XmarkOptions { factor: workload.factor, seed: workload.seed, persons };
+        let generator = XmarkGenerator::new(options)?;
         let (to_reader, filled) = channel();
         let (empty, from_reader) = channel();
         for _ in 0..BUFFERS {
@@ -104,7 +107,8 @@ impl GeneratedText {
             let filling = Filling { filled: to_reader, empty: from_reader, buffer: Vec::new() };
             // It fails when the reader has gone, who knows why.
             let _ = generator.write(filling).and_then(|mut filling| Ok(filling.flush()?));
-        })?;
+        })
+        .map_err(AuctionLoadError::Thread)?;
         Ok(GeneratedText { filled, empty, buffer: Vec::new(), read: 0 })
     }
 }

@@ -2,7 +2,7 @@
 
 /// How often a child may be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Occurs {
+pub(crate) enum Occurs {
     Once,
     Optional,
     Repeated,
@@ -13,12 +13,12 @@ use Occurs::{AtLeastOnce, Once, Optional, Repeated};
 
 /// The content model of an element: its children in their order.
 #[derive(Debug)]
-pub(super) struct ContentModel {
-    pub(super) element: &'static str,
-    pub(super) parts: &'static [(&'static str, Occurs)],
+pub(crate) struct ContentModel {
+    pub(crate) element: &'static str,
+    pub(crate) parts: &'static [(&'static str, Occurs)],
 }
 
-pub(super) static PERSON: ContentModel = ContentModel {
+pub(crate) static PERSON: ContentModel = ContentModel {
     element: "person",
     parts: &[
         ("name", Once),
@@ -32,7 +32,7 @@ pub(super) static PERSON: ContentModel = ContentModel {
     ],
 };
 
-pub(super) static ADDRESS: ContentModel = ContentModel {
+pub(crate) static ADDRESS: ContentModel = ContentModel {
     element: "address",
     parts: &[
         ("street", Once),
@@ -43,7 +43,7 @@ pub(super) static ADDRESS: ContentModel = ContentModel {
     ],
 };
 
-pub(super) static PROFILE: ContentModel = ContentModel {
+pub(crate) static PROFILE: ContentModel = ContentModel {
     element: "profile",
     parts: &[
         ("interest", Repeated),
@@ -101,17 +101,17 @@ static ALL: [&ContentModel; 7] =
 
 impl ContentModel {
     /// Returns the model of an element, if transactions add to it or change it.
-    pub(super) fn of(element: &str) -> Option<&'static ContentModel> {
+    pub(crate) fn of(element: &str) -> Option<&'static ContentModel> {
         ALL.into_iter().find(|model| model.element == element)
     }
 
     /// Returns the place of a child in the order.
-    pub(super) fn place_of(&self, name: &str) -> Option<usize> {
+    pub(crate) fn place_of(&self, name: &str) -> Option<usize> {
         self.parts.iter().position(|(own, _)| *own == name)
     }
 
     /// Returns what is wrong with the children of an element.
-    pub(super) fn violation(&self, children: &[String]) -> Option<String> {
+    pub(crate) fn violation(&self, children: &[String]) -> Option<String> {
         let mut counts = vec![0_usize; self.parts.len()];
         let mut last = 0;
         for child in children {

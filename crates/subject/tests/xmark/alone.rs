@@ -1,7 +1,11 @@
 //! One client.
 
 use tidegate_workload::workload::Transaction;
-use tidegate_workload::xmark::{AuctionWork, ChildAccess, Xmark};
+use tidegate_workload::xmark::{AuctionWork, ChildAccess, NewBid, Xmark};
+use tidegate_xml::label::Label;
+use tidegate_xml::name::QName;
+use tidegate_xml::store::Document;
+use tidegate_xml::tree::Tree;
 
 use super::{Fixture, LOCKS, of_client};
 
@@ -135,4 +139,39 @@ fn what_is_rolled_back_is_not_counted() {
     }
     assert!(fixture.text() == before);
     fixture.assert_consistent();
+}
+
+#[test]
+fn an_entry_that_is_gone_is_drawn_again() {
+    let workload = Xmark::new(0.002, 8);
+    let fixture = Fixture::new(&workload);
+    let elements = |document: &Document<'_>| -> Vec<Label> {
+        let name = QName::local("open_auction");
+        let found = document.elements_below(&Label::document(), &name).unwrap().unwrap();
+        found.map(Result::unwrap).collect()
+    };
+    let mut bids = of_client(&workload, 0, SEED, 100).into_iter();
+    let bid = bids.find(|one| matches!(one.work, AuctionWork::PlaceBid(_))).unwrap();
+    let mut second = None;
+    fixture.change(|document| {
+        let labels = elements(document);
+        let mut drawn = bid.entry.quantiles().map(|place| place.index(labels.len()));
+        let first = drawn.next().unwrap();
+        second = drawn.find(|index| *index != first).map(|index| labels[index].clone());
+        document.delete(&labels[first]).unwrap();
+    });
+    fixture.run(&bid, LOCKS[1]);
+    let AuctionWork::PlaceBid(NewBid { time, .. }) = &bid.work else { unreachable!() };
+    fixture.change(|document| {
+        let auction = document.write_subtree(&second.unwrap(), Vec::new()).unwrap();
+        let auction = String::from_utf8(auction).unwrap();
+        assert!(auction.contains(&format!("<time>{time}</time>")), "{auction}");
+        // When all are gone it gives up, and says what to do.
+        for label in elements(document) {
+            document.delete(&label).unwrap();
+        }
+    });
+    let within = super::begin(&fixture.store, LOCKS[1]);
+    let error = fixture.site.run(&bid, &within).unwrap_err();
+    assert!(!error.is_retryable() && error.to_string().contains("load that"), "{error}");
 }

@@ -3,6 +3,7 @@
 //! | module | what it shows |
 //! | --- | --- |
 //! | `alone` | one client: what each transaction does, and that all variants make the same |
+//! | `basex` | BaseX makes the same |
 //! | `together` | eight clients on locks of each kind: what is committed is there, and consistent |
 //! | `violations` | each condition of the check finds what it is for |
 
@@ -10,6 +11,7 @@
 #![allow(clippy::print_stdout, reason = "a test prints its seed")]
 
 mod alone;
+mod basex;
 mod together;
 mod violations;
 
