@@ -45,7 +45,7 @@ use tidegate_xml::name::QName;
 use tidegate_xml::store::{Document, XmlStore, XmlStoreError, XmlTransaction};
 use tidegate_xml::tree::Tree;
 
-pub use generated::{AuctionLoadError, GeneratedText, load};
+pub use generated::{AuctionLoadError, GeneratedText, load, with_indexes};
 
 use visit::{Visit, id_of, not_generated};
 

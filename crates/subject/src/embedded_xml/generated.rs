@@ -62,10 +62,7 @@ pub fn load(
     cancel: &AtomicBool,
 ) -> Result<Progress, AuctionLoadError> {
     let text = GeneratedText::start(workload)?;
-    let mut options = options;
-    for (name, definition) in INDEXES {
-        options = options.index(name, definition.parse::<IndexDefinition>()?);
-    }
+    let options = with_indexes(options)?;
     let go_on = |_: Progress| {
         if cancel.load(Ordering::Relaxed) {
             ControlFlow::Break(())
@@ -74,6 +71,17 @@ pub fn load(
         }
     };
     Ok(store.load(document, options, text, go_on)?)
+}
+
+/// Adds the indexes that transactions use: of names, and of identifiers.
+///
+/// # Errors
+/// A definition of ours is wrong.
+pub fn with_indexes(mut options: LoadOptions) -> Result<LoadOptions, IndexDefinitionError> {
+    for (name, definition) in INDEXES {
+        options = options.index(name, definition.parse::<IndexDefinition>()?);
+    }
+    Ok(options)
 }
 
 /// The text of a workload's document, while it is generated.

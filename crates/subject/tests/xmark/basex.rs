@@ -4,10 +4,11 @@ use std::io::Write;
 
 use tidegate_subject::basex::{BasexSite, Options, Server};
 use tidegate_subject::database::DatabaseError;
-use tidegate_subject::embedded_xml::{AuctionSite, GeneratedText};
+use tidegate_subject::embedded_xml::{AuctionSite, GeneratedText, with_indexes};
 use tidegate_workload::Failure;
 use tidegate_workload::xmark::Xmark;
 use tidegate_xml::serialize::XmlWriter;
+use tidegate_xml::store::LoadOptions;
 
 use super::{DOCUMENT, Fixture, LOCKS, of_client};
 
@@ -43,9 +44,7 @@ fn transactions_read_and_write_the_same_as_on_the_xml_store() {
     // Both documents in the canonical form, and the other one passes our check.
     let theirs = site.text(&mut connection).unwrap();
     let go_on = |_| std::ops::ControlFlow::Continue(());
-    let options = tidegate_xml::store::LoadOptions::default()
-        .index("names", "name".parse().unwrap())
-        .index("ids", "cas text //@id".parse().unwrap());
+    let options = with_indexes(LoadOptions::default()).unwrap();
     fixture.store.load("theirs", options, theirs.as_bytes(), go_on).unwrap();
     let within = fixture.store.begin();
     let document = within.document("theirs").unwrap();
