@@ -32,8 +32,8 @@ use tidegate_engine::{Durability, Store, StoreOptions, TxnOptions};
 use tidegate_xml::label::Label;
 use tidegate_xml::name::QName;
 use tidegate_xml::store::{
-    Document, DocumentOptions, IndexDefinition, LockGranularity, Place, XmlStore, XmlStoreError,
-    XmlTransaction,
+    Document, DocumentOptions, IndexDefinition, LockProtocol, Locking, Place, XmlStore,
+    XmlStoreError, XmlTransaction,
 };
 use tidegate_xml::tree::{Kind, Tree};
 use tidegate_xml::xpath::{Environment, Item, Prefixes, Query, Value};
@@ -50,7 +50,7 @@ fn main() -> Answer<()> {
     let bytes = buffer.parse::<usize>()? << 20;
     let options = StoreOptions::default().buffer_bytes(bytes).buffer_bytes_max(bytes);
     let store = XmlStore::on(Store::open_or_create(directory, &options)?)?;
-    let mut peer = Peer { store, locks: LockGranularity::Document };
+    let mut peer = Peer { store, locks: Locking::default() };
     for line in io::stdin().lock().lines() {
         let line = line?;
         let fields: Vec<&str> = line.split('\t').collect();
@@ -69,12 +69,12 @@ fn main() -> Answer<()> {
 /// The store, and what the requests lock of it.
 struct Peer {
     store: XmlStore,
-    locks: LockGranularity,
+    locks: Locking,
 }
 
 impl Peer {
     fn begin(&self) -> XmlTransaction<'_> {
-        self.store.begin_locking(self.locks, TxnOptions::default())
+        self.store.begin_locking(self.locks.clone(), TxnOptions::default())
     }
 
     fn answer(&mut self, fields: &[&str]) -> Answer<Vec<String>> {
@@ -82,8 +82,8 @@ impl Peer {
         match *fields {
             ["locks", granularity] => {
                 self.locks = match granularity {
-                    "document" => LockGranularity::Document,
-                    "nodes" => LockGranularity::Nodes,
+                    "document" => Locking::default(),
+                    "nodes" => Locking::by(LockProtocol::mgl()),
                     _ => return Err("locks are on the document or on nodes".into()),
                 };
                 Ok(Vec::new())
@@ -355,7 +355,7 @@ impl Peer {
         let count = numbers.len();
         let start = Instant::now();
         for number in numbers {
-            let transaction = self.store.begin_locking(self.locks, options);
+            let transaction = self.store.begin_locking(self.locks.clone(), options);
             change_one(&transaction.document_to_update(NAME)?, change, number)?;
             transaction.commit()?;
         }

@@ -315,6 +315,12 @@ impl Label {
         Ancestors { bytes: self.as_bytes(), begin: 0, end: self.as_bytes().len() }
     }
 
+    /// Returns where the labels of the node's ancestors but the document and of the node itself end
+    /// within its bytes, outermost first.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = usize> {
+        Ends { bytes: self.as_bytes(), end: 0 }
+    }
+
     /// Returns the ancestor on `level`, or the node itself if that is its level; `None` if its
     /// level is above that.
     #[must_use]

@@ -75,7 +75,10 @@ use tidegate_engine::{
 use tidegate_runtime::sync::{Mutex, MutexGuard};
 
 use self::index::{INDEXES, Indexes};
-use self::locks::{Access, LockedPath, LockedSubtrees, NodeLocks, lock_opened};
+use self::locks::{
+    Access, ConflictCounters, LockedSubtrees, Names, NodeLocks, ShortLock, SpaceUse,
+    TransactionLocks, lock_opened,
+};
 use self::paths::Paths;
 use self::recent::Recent;
 use self::record::{push_number, take_number};
@@ -92,7 +95,10 @@ pub use self::index::{
 };
 pub use self::leaves::InnerNodes;
 pub use self::load::{LoadOptions, LoadPhase, Progress};
-pub use self::locks::{LockEscalation, LockGranularity};
+pub use self::locks::{
+    Claim, ConflictCounts, ConflictPlace, EscalationReading, LockEscalation, LockFigures,
+    LockProtocol, Locking, ProtocolError,
+};
 pub use self::navigate::{Children, Descendants};
 pub use self::record::MalformedRecord;
 pub use self::statistics::{DocumentStatistics, IndexStatistics, NodeCounts};
@@ -220,6 +226,12 @@ pub enum XmlStoreError {
     /// The engine's store has trees, and none of them is the catalog of documents.
     #[error("the store holds no documents but something else; choose another directory")]
     OtherStore,
+    /// A transaction without locks was to change something.
+    #[error(
+        "a transaction that locks nothing cannot change anything, because the change could not be \
+         taken back; begin it with another protocol than none"
+    )]
+    Unlocked,
     /// What is stored contradicts itself.
     #[error("{0}; restore the store from a backup")]
     Unsound(&'static str),
@@ -311,6 +323,9 @@ pub struct XmlStore {
     indexes: TreeHandle,
     vocabulary: Vocabulary,
     locks: NodeLocks,
+    /// How transactions lock that do not say it.
+    locking: Mutex<Locking>,
+    conflicts: ConflictCounters,
     known: Mutex<Known>,
 }
 
@@ -374,7 +389,17 @@ impl XmlStore {
         let vocabulary = Vocabulary::open(&engine, engine.create_tree(NAMES)?)?;
         let known = Mutex::new(Known::default());
         let locks = NodeLocks::new(&engine)?;
-        let store = XmlStore { engine, catalog, paths, indexes, vocabulary, locks, known };
+        let store = XmlStore {
+            engine,
+            catalog,
+            paths,
+            indexes,
+            vocabulary,
+            locks,
+            locking: Mutex::default(),
+            conflicts: ConflictCounters::default(),
+            known,
+        };
         store.restore()?;
         Ok(store)
     }
@@ -439,25 +464,31 @@ impl XmlStore {
         Ok(true)
     }
 
-    /// Begins a transaction.
+    /// Begins a transaction that locks as [`XmlStore::locking`] says.
     #[must_use]
     pub fn begin(&self) -> XmlTransaction<'_> {
         self.begin_with(TxnOptions::default())
     }
 
-    /// Begins a transaction with other options. It is serializable whatever they say, because a
-    /// document's locks are held to the end.
+    /// Begins a transaction with other options, that locks as [`XmlStore::locking`] says.
     #[must_use]
     pub fn begin_with(&self, options: TxnOptions) -> XmlTransaction<'_> {
-        self.begin_locking(LockGranularity::Document, options)
+        self.begin_locking(self.locking(), options)
     }
 
-    /// Begins a transaction that locks documents as `granularity` says. Transactions of all
-    /// granularities may be under way at the same time.
+    /// Begins a transaction that locks documents in a way of its own. It waits until transactions
+    /// have ended whose protocol does not [go with](LockProtocol::goes_with) its own. A thread that
+    /// has one of those open waits for ever.
+    ///
+    /// What it reads stays as it was to its end if it is serializable, as it is by default. At
+    /// [`Isolation::RepeatableRead`] that holds for nodes, but others may come beside them; at
+    /// [`Isolation::ReadCommitted`] nodes change, and at [`Isolation::ReadUncommitted`] it reads
+    /// what others will roll back. Lists and subtrees that are read at once, not node by node, stay
+    /// as they are but at the last. Transactions that lock documents as a whole are always
+    /// serializable.
     ///
     /// Two transactions that update items of one list beside each other, the second of which locks
-    /// items as a whole. They know the items from before: to go from node to node reads the list,
-    /// which keeps others from changing it.
+    /// items as a whole:
     ///
     /// ```
     /// # use std::ops::ControlFlow;
@@ -465,43 +496,58 @@ impl XmlStore {
     /// # use tidegate_xml::label::Label;
     /// # use tidegate_xml::name::QName;
     /// # use tidegate_xml::store::{
-    /// #     DocumentOptions, LockEscalation, LockGranularity, NewNode, Place, XmlStore,
+    /// #     DocumentOptions, LockEscalation, LockProtocol, Locking, NewNode, Place, XmlStore,
     /// # };
     /// # use tidegate_xml::tree::Tree;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let parent = tempfile::tempdir()?;
-    /// # let store = XmlStore::open_or_create(parent.path().join("store"))?;
+    /// # let store = XmlStore::open_or_create(parent.path().join("shop"))?;
     /// # let text = &b"<shop><item/><item/></shop>"[..];
     /// # store.load("shop", DocumentOptions::default(), text, |_| ControlFlow::Continue(()))?;
-    /// # let before = store.begin();
-    /// # let list = before.document("shop")?;
-    /// # let items: Vec<Label> = list.children(&Label::root())?.collect::<Result<_, _>>()?;
-    /// # drop(list);
-    /// # drop(before);
-    /// // From 1,920 requests below the root element, 960 below an item, and so on.
-    /// store.set_lock_escalation(Some(LockEscalation::MODERATE));
-    /// let one = store.begin_locking(LockGranularity::Nodes, TxnOptions::default());
-    /// let other = store.begin_locking(LockGranularity::NodesToLevel(1), TxnOptions::default());
+    /// let by_nodes = Locking::by(LockProtocol::tadom()).escalating(LockEscalation::MODERATE);
+    /// let one = store.begin_locking(by_nodes.clone(), TxnOptions::default());
+    /// let other = store.begin_locking(by_nodes.to_depth(1), TxnOptions::default());
     /// let (shop, same) = (one.document("shop")?, other.document("shop")?);
+    /// let items: Vec<Label> = shop.children(&Label::root())?.collect::<Result<_, _>>()?;
     /// let sold = QName::local("sold");
     /// shop.insert(&Place::Last(items[0].clone()), NewNode::Element(&sold))?;
     /// same.insert(&Place::Last(items[1].clone()), NewNode::Element(&sold))?;
     /// # drop((shop, same));
+    /// assert_eq!(one.lock_figures().escalations, 0);
     /// one.commit()?;
     /// other.commit()?;
-    /// assert_eq!(store.node_lock_statistics().escalations, 0);
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn begin_locking(
-        &self,
-        granularity: LockGranularity,
-        options: TxnOptions,
-    ) -> XmlTransaction<'_> {
-        let options = options.isolation(Isolation::Serializable);
-        let inner = RefCell::new(self.engine.begin(options));
-        XmlTransaction { store: self, granularity, inner, changes: Cell::new(0) }
+    pub fn begin_locking(&self, locking: Locking, options: TxnOptions) -> XmlTransaction<'_> {
+        let isolation = match &locking.protocol {
+            protocol if *protocol == LockProtocol::document() => Isolation::Serializable,
+            protocol if *protocol == LockProtocol::none() => Isolation::ReadUncommitted,
+            _ => options.isolation,
+        };
+        let used = self.locks.enter(&self.engine, &locking.protocol);
+        XmlTransaction {
+            store: self,
+            inner: RefCell::new(self.engine.begin(options.isolation(isolation))),
+            locks: TransactionLocks::new(locking, &used, isolation),
+            changes: Cell::new(0),
+            _used: used,
+        }
+    }
+
+    /// Sets how transactions lock that begin from now on and do not say it themselves. Those that
+    /// are under way go on as they are. If their protocols do not [go
+    /// with](LockProtocol::goes_with) the new one, the next transaction begins when they have
+    /// ended.
+    pub fn set_locking(&self, locking: Locking) {
+        *self.locking.lock().unwrap_or_else(PoisonError::into_inner) = locking;
+    }
+
+    /// Returns how transactions lock that do not say it themselves.
+    #[must_use]
+    pub fn locking(&self) -> Locking {
+        self.locking.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -626,10 +672,12 @@ impl Entry {
 /// After a conflict ([`XmlStoreError::is_retryable`]) it has to be dropped, and may be run again.
 pub struct XmlTransaction<'s> {
     store: &'s XmlStore,
-    granularity: LockGranularity,
     inner: RefCell<Transaction>,
+    locks: TransactionLocks,
     /// Number of changes of nodes and of ways back to a savepoint.
     changes: Cell<u64>,
+    // Dropped last: others may wait until the locks are released.
+    _used: SpaceUse<'s>,
 }
 
 impl XmlTransaction<'_> {
@@ -661,16 +709,17 @@ impl XmlTransaction<'_> {
         let stored = self.store.known().documents.get(&number).cloned();
         let stored =
             stored.ok_or(XmlStoreError::Unsound("a document of the catalog is missing"))?;
-        lock_opened(&mut inner, &stored, self.granularity, access)?;
+        lock_opened(&mut inner, &stored, &self.locks.locking.protocol, access)?;
         Ok(Document {
             store: self.store,
             transaction: &self.inner,
             stored,
-            granularity: self.granularity,
+            locks: &self.locks,
             access: Cell::new(access),
             operations: Cell::new(0),
-            locked_path: RefCell::new(None),
+            names: RefCell::default(),
             locked_subtrees: RefCell::default(),
+            short_locks: RefCell::default(),
             relabelled: RefCell::default(),
             recent: Recent::new(&self.changes),
             view: RefCell::default(),
@@ -742,12 +791,14 @@ pub struct Document<'t> {
     store: &'t XmlStore,
     transaction: &'t RefCell<Transaction>,
     stored: Arc<Stored>,
-    granularity: LockGranularity,
+    locks: &'t TransactionLocks,
     access: Cell<Access>,
     /// Updates under way that are parts of each other.
     operations: Cell<u32>,
-    locked_path: RefCell<Option<LockedPath>>,
+    names: RefCell<Names>,
     locked_subtrees: RefCell<LockedSubtrees>,
+    /// Locks that the present operation has taken for itself alone.
+    short_locks: RefCell<Vec<ShortLock>>,
     /// Elements whose children were labelled anew, until the caller has asked for them.
     relabelled: RefCell<Vec<Label>>,
     recent: Recent<'t>,

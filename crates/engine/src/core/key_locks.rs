@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use crate::lock::multi_granularity::{IX, S, SIX, U, X};
 use crate::lock::{
-    Escalation, Hierarchy, LockManager, LockSettings, Mode, ModeTable, ModeTableError, Parent,
+    Escalation, Hierarchy, LockManager, LockSettings, Mode, ModeTable, ModeTableError,
 };
 use crate::page::TreeId;
 
@@ -104,12 +104,13 @@ impl KeyLocks {
         let (table, range_modes) = mode_table()?;
         let escalation = escalate_at.map(|parts_max| Escalation {
             parent: Box::new(move |resource: &Lockable| match *resource {
-                Lockable::Key(tree, _) | Lockable::End(tree) => {
-                    Some(Parent { resource: Lockable::Tree(tree), parts_max })
-                }
+                Lockable::Key(tree, _) | Lockable::End(tree) => Some(Lockable::Tree(tree)),
                 Lockable::Store | Lockable::Tree(_) => None,
             }),
+            parts_max: Box::new(move |_, _| parts_max),
             covering: Box::new(covering(&table)),
+            // A transaction locks the tree by itself, once for all of its keys.
+            above: Box::new(|_| None),
             counts_repeats: false,
         });
         let is_whole =
@@ -195,7 +196,7 @@ fn covering(table: &ModeTable) -> impl Fn(Mode) -> Mode + Send + Sync + use<> {
     debug_assert_eq!(table.len(), pairs.len(), "the table has a mode for every pair");
     // In the order of the table's modes.
     let on_tree: Vec<Mode> = pairs.into_iter().map(on_all).collect();
-    move |mode| on_tree[mode.index()]
+    move |mode| on_tree[mode.row()]
 }
 
 fn on_all(pair: Pair) -> Mode {

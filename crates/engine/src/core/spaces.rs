@@ -20,7 +20,8 @@
 //! use std::borrow::Cow;
 //! use std::sync::Arc;
 //!
-//! use tidegate_engine::lock::{Mode, ModeTable, multi_granularity::{IX, S, X}};
+//! use tidegate_engine::lock::{EscalationPolicy, Mode, ModeTable};
+//! use tidegate_engine::lock::multi_granularity::{IX, S, X};
 //! use tidegate_engine::{LabelHierarchy, Store, StoreOptions, TxnError, TxnOptions};
 //!
 //! struct Sections;
@@ -31,8 +32,7 @@
 //!         Some(Cow::Borrowed(&label[..dot]))
 //!     }
 //!
-//!     fn escalate_at(&self, _: &[u8], level: u32) -> Option<u32> {
-//!         Some(1_000 >> level)
+//! X(1_000 >> level)
 //!     }
 //!
 //!     fn covering(&self, mode: Mode) -> Mode {
@@ -71,8 +71,8 @@ use tidegate_runtime::sync::Mutex;
 
 use super::{Core, StoreError};
 use crate::lock::{
-    Escalation, Hierarchy, LockManager, LockQueue, LockStatistics, MODES_MAX, Mode, ModeTable,
-    Parent,
+    Escalation, EscalationPolicy, Hierarchy, LockManager, LockQueue, LockStatistics, MODES_MAX,
+    Mode, ModeTable,
 };
 
 /// What the labels of a [`LockSpace`] mean to each other. Each method gives the same answer for the
@@ -94,9 +94,19 @@ pub trait LabelHierarchy: Send + Sync + 'static {
 
     /// Returns from how many requests a transaction that holds `label`, on this level, locks it as
     /// a whole, if nobody is in its way; `None` for never. Counted are locks on parts and repeated
-    /// requests for `label`. The answer may change at any time.
-    fn escalate_at(&self, label: &[u8], level: u32) -> Option<u32> {
-        let _ = (label, level);
+    /// requests for `label`. The transaction has set the policy
+    /// ([`LabelLocks::set_policy`](crate::LabelLocks::set_policy)). The answer may change at any
+    /// time.
+    fn escalate_at(&self, label: &[u8], level: u32, policy: EscalationPolicy) -> Option<u32> {
+        let _ = (label, level, policy);
+        None
+    }
+
+    /// Returns the mode in which what contains a label has to be held as long as the label is held
+    /// in `mode`: an intention. `None`, as it is for all modes unless a client says otherwise, if
+    /// it need not be held. [`LabelLocks::lock_path`](crate::LabelLocks::lock_path) locks it.
+    fn above(&self, mode: Mode) -> Option<Mode> {
+        let _ = mode;
         None
     }
 
@@ -245,7 +255,7 @@ impl LockSpace {
             let count = |of: fn(&crate::lock::ModeWaits) -> u64| waits.map_or(0, of);
             ModeStatistics {
                 name: self.modes().name(mode).to_owned(),
-                requests: self.0.requests[mode.index()].load(Ordering::Relaxed),
+                requests: self.0.requests[mode.row()].load(Ordering::Relaxed),
                 waits: count(|waits| waits.waits),
                 wait_time: waits.map_or(Duration::ZERO, |waits| waits.wait_time),
                 deadlocks: count(|waits| waits.deadlocks),
@@ -384,16 +394,19 @@ impl Core {
         modes: ModeTable,
         hierarchy: Arc<dyn LabelHierarchy>,
     ) -> LockSpace {
-        let (parent, covering) = (Arc::clone(&hierarchy), Arc::clone(&hierarchy));
+        let [parent, parts_max, covering, above] = [(); 4].map(|()| Arc::clone(&hierarchy));
         let escalation = Escalation {
             parent: Box::new(move |resource: &LabelResource| {
                 let label = parent.parent(resource.bytes())?;
-                let level = parent.level(&label);
-                let resource = LabelResource::new(&label, parent.is_shared(&label));
-                let parts_max = parent.escalate_at(&label, level).unwrap_or(u32::MAX);
-                Some(Parent { resource, parts_max })
+                Some(LabelResource::new(&label, parent.is_shared(&label)))
+            }),
+            parts_max: Box::new(move |whole, policy| {
+                let (hierarchy, label) = (&parts_max, whole.bytes());
+                let at = hierarchy.escalate_at(label, hierarchy.level(label), policy);
+                at.unwrap_or(u32::MAX)
             }),
             covering: Box::new(move |mode| covering.covering(mode)),
+            above: Box::new(move |mode| above.above(mode)),
             counts_repeats: true,
         };
         let is_whole = LabelResource::is_shared;

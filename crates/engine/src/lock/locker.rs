@@ -40,7 +40,7 @@ use super::locker_state::{
 use super::modes::Mode;
 use super::queues::{Answer, Handle, IfBusy, NewRequest};
 use super::table::Granted;
-use super::{Escalation, LockError, LockManager, Parent, Priorities, Resource, Wait};
+use super::{Escalation, EscalationPolicy, LockError, LockManager, Priorities, Resource, Wait};
 use crate::hash_slab::{HashSlab, hash_of};
 
 /// One transaction's locks. They are released by [`release_all`](Locker::release_all), or when this
@@ -58,6 +58,36 @@ pub struct Locker<R: Resource> {
     is_preempted: bool,
     /// Where among those held the lock is that contains the last one taken, if it is there still.
     pub(super) last_whole: Option<u32>,
+    pub(super) policy: EscalationPolicy,
+    pub(super) figures: LockerFigures,
+}
+
+/// What a locker has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockerFigures {
+    /// Requests, also those for which nothing was to be done.
+    pub requests: u64,
+    /// Locks that were granted on what was not held before.
+    pub locks: u64,
+    /// Locks that were granted in a stronger mode than the one held before.
+    pub conversions: u64,
+    /// Locks on a whole that were taken in place of those on its parts.
+    pub escalations: u64,
+    /// Requests that waited.
+    pub waits: u64,
+    /// Time spent in these waits.
+    pub wait_time: Duration,
+}
+
+impl std::ops::AddAssign for LockerFigures {
+    fn add_assign(&mut self, other: LockerFigures) {
+        self.requests += other.requests;
+        self.locks += other.locks;
+        self.conversions += other.conversions;
+        self.escalations += other.escalations;
+        self.waits += other.waits;
+        self.wait_time += other.wait_time;
+    }
 }
 
 /// One lock that is held.
@@ -71,6 +101,19 @@ pub(super) struct Held {
     pub(super) parts: u32,
     /// How many those were when an escalation was last refused.
     pub(super) refused_at: u32,
+}
+
+/// A request, with what is known before it is put into the shared table.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a, R> {
+    pub(super) hash: u64,
+    pub(super) resource: &'a R,
+    /// The mode held when it is granted.
+    pub(super) mode: Mode,
+    /// What is held of it already.
+    pub(super) held: Option<u32>,
+    /// What is held of that which contains it.
+    pub(super) whole: Option<u32>,
 }
 
 /// What came of a request.
@@ -107,7 +150,16 @@ impl<R: Resource> Locker<R> {
 
     fn with_state(manager: Arc<LockManager<R>>, state: Arc<LockerState>) -> Locker<R> {
         let (held, woken) = (HashSlab::new(), Woken::default());
-        Locker { manager, state, held, woken, is_preempted: false, last_whole: None }
+        Locker {
+            manager,
+            state,
+            held,
+            woken,
+            is_preempted: false,
+            last_whole: None,
+            policy: EscalationPolicy::default(),
+            figures: LockerFigures::default(),
+        }
     }
 
     /// Returns a locker of the same transaction for a table [beside](LockManager::beside) its own:
@@ -247,6 +299,25 @@ impl<R: Resource> Locker<R> {
         self.is_preempted
     }
 
+    /// Sets the rule for escalations from the next request on.
+    pub fn set_policy(&mut self, policy: EscalationPolicy) {
+        self.policy = policy;
+    }
+
+    /// Returns what this locker has done since it was made.
+    #[must_use]
+    pub fn figures(&self) -> LockerFigures {
+        self.figures
+    }
+
+    /// Counts a request, and refuses it if the locker has to give up.
+    pub(super) fn begin(&mut self, mode: Mode) -> Result<(), LockError> {
+        assert!(self.manager.modes().knows(mode), "{mode:?} is of another table");
+        work::count(Operation::Lock, 1);
+        self.figures.requests += 1;
+        if self.is_preempted { Err(LockError::Preempted) } else { Ok(()) }
+    }
+
     /// Asks without waiting.
     pub(super) fn ask(
         &mut self,
@@ -254,11 +325,7 @@ impl<R: Resource> Locker<R> {
         mode: Mode,
         if_busy: IfBusy,
     ) -> Result<RequestOutcome, LockError> {
-        assert!(self.manager.modes().knows(mode), "{mode:?} is of another table");
-        work::count(Operation::Lock, 1);
-        if self.is_preempted {
-            return Err(LockError::Preempted);
-        }
+        self.begin(mode)?;
         let hash = hash_of(resource);
         let held = self.held.find(hash, resource);
         let before = held.map(|at| self.held[at].mode);
@@ -274,6 +341,12 @@ impl<R: Resource> Locker<R> {
             Cover::Part(at) => Some(at),
             Cover::None => None,
         };
+        Ok(self.put(&Wanted { hash, resource, mode, held, whole }, if_busy))
+    }
+
+    /// Puts a request into the shared table.
+    pub(super) fn put(&mut self, wanted: &Wanted<'_, R>, if_busy: IfBusy) -> RequestOutcome {
+        let Wanted { hash, resource, mode, held, whole } = *wanted;
         let is_counted = held.is_some_and(|at| self.held[at].is_strong);
         let is_strong = !is_counted && self.begin_if_strong(hash, resource, mode);
         let kept = GrantEffects { hash, mode, held, whole, is_strong };
@@ -281,16 +354,16 @@ impl<R: Resource> Locker<R> {
         match self.manager.put(&ask, held.map(|at| self.held[at].handle)) {
             Answer::Granted(handle) => {
                 self.keep(resource, &kept, handle);
-                Ok(RequestOutcome::Granted)
+                RequestOutcome::Granted
             }
             Answer::Waiting(request) => {
                 let bucket = BucketNumber::new(self.manager.number, self.manager.bucket_of(hash));
                 let place = RequestIndex { bucket, request };
-                Ok(RequestOutcome::Waiting(Pending { kept, place }))
+                RequestOutcome::Waiting(Pending { kept, place })
             }
             Answer::Refused => {
                 self.drop_count(&kept);
-                Ok(RequestOutcome::Refused)
+                RequestOutcome::Refused
             }
         }
     }
@@ -319,11 +392,13 @@ impl<R: Resource> Locker<R> {
         if let Some(at) = held {
             self.held[at].mode = mode;
             self.held[at].is_strong |= is_strong;
+            self.figures.conversions += 1;
             return;
         }
         debug_assert!(self.held.find(hash, resource).is_none(), "a lock is held once");
         let held = Held { mode, handle, is_strong, parts: 0, refused_at: 0 };
         self.held.insert(hash, resource.clone(), held);
+        self.figures.locks += 1;
         self.state.count_lock();
         if let Some(whole) = whole {
             self.held[whole].parts += 1;
@@ -331,7 +406,7 @@ impl<R: Resource> Locker<R> {
     }
 
     /// Counts a request for what is held already.
-    fn count_repeat(&mut self, at: u32) {
+    pub(super) fn count_repeat(&mut self, at: u32) {
         if self.manager.escalation.as_ref().is_some_and(|escalation| escalation.counts_repeats) {
             self.held[at].parts += 1;
         }
@@ -341,7 +416,7 @@ impl<R: Resource> Locker<R> {
     fn count_less(&mut self, resource: &R) {
         let Some(escalation) = &self.manager.escalation else { return };
         let Some(parent) = (escalation.parent)(resource) else { return };
-        if let Some(at) = self.held.find(hash_of(&parent.resource), &parent.resource) {
+        if let Some(at) = self.held.find(hash_of(&parent), &parent) {
             // A part that was locked before the whole was not counted.
             self.held[at].parts = self.held[at].parts.saturating_sub(1);
         }
@@ -367,7 +442,12 @@ impl<R: Resource> Locker<R> {
     }
 
     /// Waits for a request that is in its queue.
-    fn wait(&mut self, resource: &R, pending: &Pending, wait: Wait) -> Result<(), LockError> {
+    pub(super) fn wait(
+        &mut self,
+        resource: &R,
+        pending: &Pending,
+        wait: Wait,
+    ) -> Result<(), LockError> {
         let began = clock::now();
         let locks = self.state.locks();
         if self.manager.settings().priorities == Priorities::PreemptOnWait {
@@ -378,7 +458,10 @@ impl<R: Resource> Locker<R> {
         }
         self.manager.counters.0.begin_wait(locks);
         let outcome = self.sleep(pending.place, began, wait.at_most(self.manager.settings()));
-        self.manager.counters.0.end_wait(locks, pending.kept.mode, clock::now() - began, outcome);
+        let waited = clock::now() - began;
+        self.manager.counters.0.end_wait(locks, pending.kept.mode, waited, outcome);
+        self.figures.waits += 1;
+        self.figures.wait_time += waited;
         debug_assert!(self.state.place().is_none(), "a wait that is over has no place");
         debug_assert_ne!(outcome, Outcome::Waiting, "who sleeps is woken by an end");
         if outcome == Outcome::Granted {
@@ -450,10 +533,10 @@ impl<R: Resource> Escalation<R> {
     /// the other.
     fn covering_on(&self, whole: &R, resource: &R, mode: Mode) -> Option<Mode> {
         let mut mode = (self.covering)(mode);
-        let mut above = (self.parent)(resource)?.resource;
+        let mut above = (self.parent)(resource)?;
         while above != *whole {
             mode = (self.covering)(mode);
-            above = (self.parent)(&above)?.resource;
+            above = (self.parent)(&above)?;
         }
         Some(mode)
     }
@@ -479,9 +562,7 @@ impl<R: Resource> Locker<R> {
         is_held: bool,
     ) -> Result<Cover, LockError> {
         let Some(escalation) = &self.manager.escalation else { return Ok(Cover::None) };
-        let Some(Parent { resource: whole, parts_max }) = (escalation.parent)(resource) else {
-            return Ok(Cover::None);
-        };
+        let Some(whole) = (escalation.parent)(resource) else { return Ok(Cover::None) };
         let strong = (escalation.covering)(mode);
         let place = self.find_whole(&whole);
         self.last_whole = place;
@@ -495,15 +576,23 @@ impl<R: Resource> Locker<R> {
             return Ok(Cover::Whole);
         }
         let Some(at) = place else { return Ok(Cover::None) };
-        let Held { parts, refused_at, .. } = self.held[at];
-        let is_due = parts >= refused_at.saturating_add(parts_max.max(1));
-        if is_due && !is_held {
+        if !is_held && self.is_due(&whole, at) {
+            let Some(escalation) = &self.manager.escalation else { return Ok(Cover::None) };
             let is_below = self.is_below(escalation, &whole, strong);
             if is_below || self.escalate(&whole, mode)? {
                 return Ok(Cover::Whole);
             }
         }
         Ok(Cover::Part(at))
+    }
+
+    /// Returns whether so many parts of `whole`, which is held at `at`, are locked that the whole
+    /// is to be locked.
+    pub(super) fn is_due(&self, whole: &R, at: u32) -> bool {
+        let Some(escalation) = &self.manager.escalation else { return false };
+        let Held { parts, refused_at, .. } = self.held[at];
+        let parts_max = (escalation.parts_max)(whole, self.policy);
+        parts >= refused_at.saturating_add(parts_max.max(1))
     }
 
     /// Returns where a lock on `whole` is among those held. Mostly it is the one that was asked for
@@ -519,17 +608,17 @@ impl<R: Resource> Locker<R> {
         let mut above = (escalation.parent)(resource);
         while let Some(parent) = above {
             mode = (escalation.covering)(mode);
-            let held = self.held(&parent.resource);
+            let held = self.held(&parent);
             if held.is_some_and(|held| self.manager.modes().covers(held, mode)) {
                 return true;
             }
-            above = (escalation.parent)(&parent.resource);
+            above = (escalation.parent)(&parent);
         }
         false
     }
 
     /// Tries to lock `whole` for all its parts that are held, and for one in `mode`.
-    fn escalate(&mut self, whole: &R, mode: Mode) -> Result<bool, LockError> {
+    pub(super) fn escalate(&mut self, whole: &R, mode: Mode) -> Result<bool, LockError> {
         let manager = Arc::clone(&self.manager);
         let Some(escalation) = &manager.escalation else { return Ok(false) };
         debug_assert!(self.held(whole).is_some(), "what contains a part is locked first");
@@ -541,7 +630,7 @@ impl<R: Resource> Locker<R> {
                 parts.push(resource.clone());
             }
         }
-        if !matches!(self.ask(whole, strong, IfBusy::Refuse)?, RequestOutcome::Granted) {
+        if !self.try_with_above(whole, strong)? {
             if let Some(at) = self.held.find(hash_of(whole), whole) {
                 self.held[at].refused_at = self.held[at].parts;
             }
@@ -552,6 +641,7 @@ impl<R: Resource> Locker<R> {
         }
         debug_assert!(self.held(whole).is_some_and(|held| manager.modes().covers(held, strong)));
         manager.counters.0.escalated();
+        self.figures.escalations += 1;
         Ok(true)
     }
 }

@@ -23,6 +23,7 @@
 //! | `table` | where a lock is written down: buckets, sole locks' places |
 //! | `intents` | intention locks, in stripes |
 //! | `locker` | the locks of one transaction; waiting; escalation |
+//! | `path` | a lock with those that it needs on what contains the resource |
 //! | [`deadlock`] | who gives up: the search for deadlocks, and preemption |
 //! | `group` | tables that are searched for deadlocks together |
 //!
@@ -85,6 +86,7 @@ mod intents_tests;
 mod locker;
 mod locker_state;
 pub mod modes;
+mod path;
 mod queues;
 mod table;
 
@@ -107,9 +109,10 @@ use queues::Rules;
 use table::{Bucket, Load};
 
 pub use deadlock::Detector;
-pub use locker::Locker;
+pub use locker::{Locker, LockerFigures};
 pub use locker_state::{LockerId, LockerWatch};
 pub use modes::{MODES_MAX, Mode, ModeTable, ModeTableError, multi_granularity};
+pub use path::LockPath;
 pub use queues::{LockQueue, LockRequest};
 
 /// Why a lock was not granted. The same transaction may well succeed when it is tried again.
@@ -212,28 +215,31 @@ impl Wait {
     }
 }
 
-/// What the parent of a resource is, if any.
-pub type ParentOf<R> = Box<dyn Fn(&R) -> Option<Parent<R>> + Send + Sync>;
+/// Which resource contains one, if any.
+pub type ParentOf<R> = Box<dyn Fn(&R) -> Option<R> + Send + Sync>;
+
+/// How many parts of a resource a locker of a policy locks before it locks the whole.
+pub type PartsMax<R> = Box<dyn Fn(&R, EscalationPolicy) -> u32 + Send + Sync>;
 
 /// Which locks on parts become one lock on the whole.
 pub struct Escalation<R> {
     /// The resource that contains one; `None` where nothing escalates any further. Going from
     /// parent to parent must end.
     pub parent: ParentOf<R>,
+    /// Locks that one locker may hold on the parts of a resource before the whole is locked.
+    pub parts_max: PartsMax<R>,
     /// The mode on the parent that covers a mode on every part.
     pub covering: Box<dyn Fn(Mode) -> Mode + Send + Sync>,
+    /// The mode in which the parent has to be held while a part is held in a mode, or a stronger
+    /// one; `None` if it need not be held. [`Locker::lock_path`] sees to it.
+    pub above: Box<dyn Fn(Mode) -> Option<Mode> + Send + Sync>,
     /// Whether a request for a whole that is held already counts as one for a part of it.
     pub counts_repeats: bool,
 }
 
-/// A resource that contains others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parent<R> {
-    /// The resource that contains others.
-    pub resource: R,
-    /// Locks that one locker may hold on its parts before the whole is locked.
-    pub parts_max: u32,
-}
+/// A locker's rule for escalations, as the client numbers them; 0 at first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EscalationPolicy(pub u64);
 
 /// Which resources contain others.
 pub struct Hierarchy<R> {
@@ -543,7 +549,7 @@ impl Counters {
         let held = self.held_by_waiting.fetch_sub(locks as u64, Ordering::Relaxed);
         debug_assert!(asleep > 0 && held >= locks as u64, "a wait that ends has begun");
         let waited = u64::try_from(waited.as_nanos()).expect("a wait is shorter than 584 years");
-        let over = &self.over[mode.index()];
+        let over = &self.over[mode.row()];
         over.waits.fetch_add(1, Ordering::Relaxed);
         over.wait_ns.fetch_add(waited, Ordering::Relaxed);
         let reason = match outcome {
@@ -561,7 +567,7 @@ impl Counters {
 
     /// Returns what the waits for a mode came to.
     fn waits_for(&self, mode: Mode) -> ModeWaits {
-        let over = &self.over[mode.index()];
+        let over = &self.over[mode.row()];
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ModeWaits {
             mode,

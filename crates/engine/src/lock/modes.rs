@@ -52,8 +52,8 @@ impl Mode {
         Mode(row)
     }
 
-    /// Returns the row, which is below [`MODES_MAX`]. The remainder lets the compiler see that.
-    pub(crate) fn index(self) -> usize {
+    /// Returns the row of the table, counted from 0, which is below [`MODES_MAX`]. The remainder lets the compiler see that.
+    pub fn row(self) -> usize {
         debug_assert!(usize::from(self.0) < MODES_MAX, "a mode is a row of a table");
         usize::from(self.0) % MODES_MAX
     }
@@ -68,7 +68,7 @@ impl ModeSet {
     const ALL: ModeSet = ModeSet(u64::MAX);
 
     pub(super) fn of(mode: Mode) -> ModeSet {
-        ModeSet(1 << mode.index())
+        ModeSet(1 << mode.row())
     }
 
     pub(super) fn with(self, mode: Mode) -> ModeSet {
@@ -175,7 +175,7 @@ impl ModeTable {
         for (requested, held, cell) in grid.cells() {
             match cell {
                 "+" => {
-                    let conflicts = &mut self.conflicts[requested.index()];
+                    let conflicts = &mut self.conflicts[requested.row()];
                     *conflicts = conflicts.without(held);
                 }
                 "-" => {}
@@ -201,7 +201,7 @@ impl ModeTable {
 
     fn find_clashes(&mut self) {
         for mode in self.modes() {
-            self.clashes[mode.index()] = self.conflicts[mode.index()].or(self.kept_out_by(mode));
+            self.clashes[mode.row()] = self.conflicts[mode.row()].or(self.kept_out_by(mode));
         }
     }
 
@@ -213,7 +213,7 @@ impl ModeTable {
                     "{requested} over {held} gives {cell:?}, which is not a mode of the table"
                 ))
             })?;
-            self.conversions[held.index()][requested.index()] = result;
+            self.conversions[held.row()][requested.row()] = result;
         }
         Ok(())
     }
@@ -288,7 +288,7 @@ impl ModeTable {
     /// Returns the name of a mode; `?` for one of another table.
     #[must_use]
     pub fn name(&self, mode: Mode) -> &str {
-        self.names.get(mode.index()).map_or("?", String::as_str)
+        self.names.get(mode.row()).map_or("?", String::as_str)
     }
 
     /// Returns how many modes there are.
@@ -300,7 +300,7 @@ impl ModeTable {
 
     /// Returns whether `mode` is a row of this table; one of another table may seem so.
     pub(super) fn knows(&self, mode: Mode) -> bool {
-        mode.index() < self.names.len()
+        mode.row() < self.names.len()
     }
 
     /// Returns whether `requested` is granted while another locker holds `held`.
@@ -313,7 +313,7 @@ impl ModeTable {
     #[must_use]
     pub fn convert(&self, held: Mode, requested: Mode) -> Mode {
         debug_assert!(self.knows(held) && self.knows(requested), "both are of this table");
-        self.conversions[held.index()][requested.index()]
+        self.conversions[held.row()][requested.row()]
     }
 
     /// Returns whether `held` is as strong as `requested` or stronger, so that nothing needs to be
@@ -326,12 +326,12 @@ impl ModeTable {
     /// Returns the modes that a request for `requested` waits for when another locker holds them.
     pub(super) fn conflicts(&self, requested: Mode) -> ModeSet {
         debug_assert!(self.knows(requested), "the mode is of this table");
-        self.conflicts[requested.index()]
+        self.conflicts[requested.row()]
     }
 
     /// Returns the modes that `mode` cannot be beside, whichever was there first.
     pub(super) fn clashes(&self, mode: Mode) -> ModeSet {
-        self.clashes[mode.index()]
+        self.clashes[mode.row()]
     }
 
     /// Returns whether a new request for `requested` that is queued behind one for `ahead` waits

@@ -463,7 +463,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
 
 /// Returns where the counter of a mode is: two rows for each head.
 fn counter(rules: &Rules, head: u32, side: Side, mode: Mode) -> usize {
-    (head as usize * 2 + side as usize) * rules.modes.len() + mode.index()
+    (head as usize * 2 + side as usize) * rules.modes.len() + mode.row()
 }
 
 impl Head {

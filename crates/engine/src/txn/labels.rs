@@ -6,12 +6,14 @@
 
 use super::{Transaction, TxnError};
 use crate::core::{LabelResource, LockSpace};
-use crate::lock::{Locker, MODES_MAX, Mode, Wait};
+use crate::lock::{EscalationPolicy, LockPath, Locker, LockerFigures, MODES_MAX, Mode, Wait};
 
 /// What a transaction has locked in one space.
 pub(super) struct SpaceLocks {
     space: LockSpace,
     locker: Locker<LabelResource>,
+    /// The way to the label that was locked last, by [`LabelLocks::lock_path`].
+    path: LockPath<LabelResource>,
     /// Requests by mode.
     requests: [u32; MODES_MAX],
 }
@@ -57,8 +59,25 @@ impl Transaction {
         }
         space.enter()?;
         let (space, locker) = (space.clone(), self.locker.beside(space.table()));
-        self.spaces.push(SpaceLocks { space, locker, requests: [0; MODES_MAX] });
+        let path = LockPath::default();
+        self.spaces.push(SpaceLocks { space, locker, path, requests: [0; MODES_MAX] });
         Ok(self.spaces.len() - 1)
+    }
+}
+
+impl Transaction {
+    /// Returns what the transaction has done to lock keys and trees.
+    #[must_use]
+    pub fn key_lock_figures(&self) -> LockerFigures {
+        self.locker.figures()
+    }
+
+    /// Returns what the transaction has done to lock labels, in all spaces together.
+    #[must_use]
+    pub fn label_lock_figures(&self) -> LockerFigures {
+        let mut figures = LockerFigures::default();
+        self.spaces.iter().for_each(|locks| figures += locks.locker.figures());
+        figures
     }
 }
 
@@ -85,6 +104,42 @@ impl LabelLocks<'_> {
     /// As [`lock`](LabelLocks::lock).
     pub fn lock_with(&mut self, label: &[u8], mode: Mode, wait: Wait) -> Result<(), TxnError> {
         self.ask(label, mode, |locker, label| locker.lock(label, mode, wait))
+    }
+
+    /// Locks a label like [`lock_with`](LabelLocks::lock_with), behind what contains it, in the
+    /// modes that [`LabelHierarchy::above`](crate::LabelHierarchy::above) says. The labels of what
+    /// contains it are the first bytes of `above`, up to each of `ends`, outermost first; this is
+    /// said here because a client often knows it without asking for one parent after the other.
+    ///
+    /// # Errors
+    /// As [`lock_with`](LabelLocks::lock_with).
+    ///
+    /// # Panics
+    /// As [`lock`](LabelLocks::lock), and if an end is not within `above`.
+    pub fn lock_path(
+        &mut self,
+        above: &[u8],
+        ends: &[usize],
+        label: &[u8],
+        mode: Mode,
+        wait: Wait,
+    ) -> Result<(), TxnError> {
+        self.transaction.check_conflict()?;
+        self.transaction.leave_end();
+        let SpaceLocks { space, locker, path, requests } = self.own();
+        requests[mode.row()] += 1;
+        path.lead(
+            ends.len(),
+            |at, step| step.bytes() == &above[..ends[at]],
+            |at| space.resource(&above[..ends[at]]),
+        );
+        let asked = locker.lock_path(path, &space.resource(label), mode, wait);
+        self.transaction.note(asked)
+    }
+
+    /// Sets the rule for escalations of this transaction in the space, from the next request on.
+    pub fn set_policy(&mut self, policy: EscalationPolicy) {
+        self.own().locker.set_policy(policy);
     }
 
     /// Locks a label like [`lock`](LabelLocks::lock), unless it would have to wait. Returns whether
@@ -162,7 +217,7 @@ impl LabelLocks<'_> {
         self.transaction.check_conflict()?;
         self.transaction.leave_end();
         let own = self.own();
-        own.requests[mode.index()] += 1;
+        own.requests[mode.row()] += 1;
         let resource = own.space.resource(label);
         let asked = ask(&mut own.locker, &resource);
         self.transaction.note(asked)

@@ -28,8 +28,8 @@ use std::path::Path;
 
 use tidegate_engine::lock::multi_granularity::{IS, IX, S, SIX};
 use tidegate_engine::lock::{
-    Escalation, Hierarchy, LockManager, LockRequest, LockSettings, Mode, ModeTable, Parent,
-    Priorities, Priority, Victim,
+    Escalation, Hierarchy, LockManager, LockRequest, LockSettings, Mode, ModeTable, Priorities,
+    Priority, Victim,
 };
 
 use crate::stage::{Answer, Command, Name, Stage};
@@ -178,13 +178,15 @@ fn escalation() -> Escalation<String> {
     Escalation {
         parent: Box::new(|resource: &String| {
             let (whole, _) = resource.rsplit_once('/')?;
-            Some(Parent { resource: whole.into(), parts_max: 2 })
+            Some(whole.into())
         }),
+        parts_max: Box::new(|_, _| 2),
         covering: Box::new(|mode| match mode {
             IS => S,
             IX | SIX => tidegate_engine::lock::multi_granularity::X,
             mode => mode,
         }),
+        above: Box::new(|_| None),
         counts_repeats: false,
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_engine::lock::multi_granularity::{IS, IX, S, SIX, U, X};
 use tidegate_engine::lock::{
-    LockError, LockSettings, Mode, ModeTable, Priorities, Priority, Victim, Wait,
+    EscalationPolicy, LockError, LockSettings, Mode, ModeTable, Priorities, Priority, Victim, Wait,
 };
 use tidegate_engine::{
     LabelHierarchy, LockSpace, ModeStatistics, NoHierarchy, Store, StoreError, StoreOptions,
@@ -269,7 +269,7 @@ impl LabelHierarchy for Dotted {
         Dotted::parent_of(label).map(Cow::Borrowed)
     }
 
-    fn escalate_at(&self, _: &[u8], level: u32) -> Option<u32> {
+    fn escalate_at(&self, _: &[u8], level: u32, _: EscalationPolicy) -> Option<u32> {
         self.escalate_at.map(|at| at / (level + 1))
     }
 
@@ -386,7 +386,7 @@ impl Naive {
     fn is_due(&self, owner: usize, whole: &[u8]) -> bool {
         let Some(at) = self.at(owner, whole) else { return false };
         let level = self.hierarchy.level(whole);
-        let limit = self.hierarchy.escalate_at(whole, level);
+        let limit = self.hierarchy.escalate_at(whole, level, EscalationPolicy(0));
         let NaiveLock { requests, refused_at, .. } = self.held[at];
         limit.is_some_and(|limit| requests >= refused_at + limit.max(1))
     }

@@ -24,25 +24,30 @@ use tidegate_workload::workload::{Client, Workload};
 use tidegate_workload::xmark::{AuctionTransaction, Xmark};
 use tidegate_xml::serialize::XmlWriter;
 use tidegate_xml::store::{
-    Document, LoadOptions, LockGranularity, XmlStore, XmlStoreError, XmlTransaction,
+    Document, LoadOptions, LockProtocol, Locking, XmlStore, XmlStoreError, XmlTransaction,
 };
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 const DOCUMENT: &str = "site";
 
-/// What transactions lock. The kinds of locks that tests go through are here alone.
-type Locks = LockGranularity;
+/// By what protocol transactions lock, and to which depth.
+type Locks = (&'static str, Option<u32>);
 
-const LOCKS: [Locks; 4] = [
-    LockGranularity::Document,
-    LockGranularity::Nodes,
-    LockGranularity::NodesToLevel(1),
-    LockGranularity::NodesToLevel(3),
+const LOCKS: [Locks; 7] = [
+    ("document", None),
+    ("X", None),
+    ("MGL", None),
+    ("MGL", Some(3)),
+    ("taDOM3+", None),
+    ("taDOM3+", Some(1)),
+    ("taDOM3+", Some(3)),
 ];
 
-fn begin(store: &XmlStore, locks: Locks) -> XmlTransaction<'_> {
-    store.begin_locking(locks, TxnOptions::default())
+fn begin(store: &XmlStore, (protocol, depth): Locks) -> XmlTransaction<'_> {
+    let protocol = LockProtocol::named(protocol).unwrap();
+    let locking = Locking { depth, ..Locking::by(protocol) };
+    store.begin_locking(locking, TxnOptions::default())
 }
 
 /// A store with the document of a workload.

@@ -67,21 +67,32 @@
 //! * There is no other protocol than [`MGL`] yet.
 //! * Who asks for the parent of a node reads nothing of it: the label says which it is.
 
-mod granularity;
+mod claims;
+mod figures;
+mod protocol;
+mod settings;
+mod space;
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tidegate_engine::lock::multi_granularity::{IS, IX, S, X};
-use tidegate_engine::lock::{LockStatistics, Mode, ModeTable, ModeTableError};
-use tidegate_engine::{LabelHierarchy, LockSpace, ModeStatistics, Store, Transaction};
+use tidegate_engine::lock::{Mode, Wait};
+use tidegate_engine::{Isolation, LockSpace, Transaction};
+use tidegate_runtime::clock;
 
-pub use self::granularity::{LockEscalation, LockGranularity};
+pub use self::claims::Claim;
+pub(super) use self::figures::ConflictCounters;
+pub use self::figures::{ConflictCounts, ConflictPlace, LockFigures};
+use self::protocol::{Action, Locked};
+pub use self::protocol::{LockProtocol, ProtocolError};
+pub use self::settings::{EscalationReading, LockEscalation, Locking};
+use self::space::{CLASSES, FIRST, HEAD, LAST, NAMED, NEXT, NODE, PREVIOUS, write_name};
+pub(super) use self::space::{NodeLocks, SpaceUse};
 use super::paths::{PathClass, Pcr};
 use super::record::{Record, RecordKind};
-use super::{Document, InnerNodes, Place, Stored, XmlStore, XmlStoreError};
+use super::{Document, InnerNodes, Place, Stored, XmlStoreError};
 use crate::label::{Label, Level};
 use crate::name::QName;
 use crate::tree::Tree;
@@ -91,36 +102,6 @@ use crate::tree::Tree;
 pub(super) enum Access {
     Read,
     Write,
-}
-
-/// A kind of request for locks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Action {
-    ReadNode,
-    ReadChildren,
-    ReadSubtree,
-    WriteNode,
-    WriteSubtree,
-    ReadEdge,
-    WriteEdge,
-}
-
-impl Action {
-    /// Returns what is done to an ancestor so many levels above, the lock depth, in place of this.
-    /// A node is read with the list that it is in; who reads deeper, or writes, needs the subtree.
-    fn on_ancestor(self, levels: u32) -> Action {
-        match (self, levels) {
-            (action, 0) => action,
-            (Action::ReadNode | Action::ReadEdge, 1) => Action::ReadChildren,
-            (
-                Action::ReadNode | Action::ReadChildren | Action::ReadSubtree | Action::ReadEdge,
-                _,
-            ) => Action::ReadSubtree,
-            (Action::WriteNode | Action::WriteSubtree | Action::WriteEdge, _) => {
-                Action::WriteSubtree
-            }
-        }
-    }
 }
 
 /// A gap in a list of children, or the place of an attribute.
@@ -151,6 +132,12 @@ pub(super) enum Touch<'a> {
     WriteNode(&'a Label),
     /// A node with all that is below it, to make, remove, move or rename it.
     WriteSubtree(&'a Label),
+    /// A node that is read, and may be written.
+    UpdateNode(&'a Label),
+    /// A node with all that is below it, which is read, and may be written.
+    UpdateSubtree(&'a Label),
+    /// The list of a node's children, to add some and to remove some.
+    WriteChildren(&'a Label),
     /// A gap that is looked into.
     Edge(Edge<'a>),
     /// A gap that is divided or joined with another one.
@@ -162,6 +149,8 @@ pub(super) enum Touch<'a> {
 enum Target<'a> {
     Node(&'a Label),
     Edge(Edge<'a>),
+    /// The set of path classes.
+    Classes,
 }
 
 impl<'a> Touch<'a> {
@@ -172,6 +161,9 @@ impl<'a> Touch<'a> {
             Touch::Subtree(label) => (Action::ReadSubtree, Target::Node(label)),
             Touch::WriteNode(label) => (Action::WriteNode, Target::Node(label)),
             Touch::WriteSubtree(label) => (Action::WriteSubtree, Target::Node(label)),
+            Touch::UpdateNode(label) => (Action::UpdateNode, Target::Node(label)),
+            Touch::UpdateSubtree(label) => (Action::UpdateSubtree, Target::Node(label)),
+            Touch::WriteChildren(label) => (Action::WriteChildren, Target::Node(label)),
             Touch::Edge(edge) => (Action::ReadEdge, Target::Edge(edge)),
             Touch::WriteEdge(edge) => (Action::WriteEdge, Target::Edge(edge)),
         }
@@ -179,24 +171,32 @@ impl<'a> Touch<'a> {
 }
 
 impl Target<'_> {
-    /// Returns the name of what is locked, and the node that it is in.
-    fn name(self, document: u32) -> (Vec<u8>, Option<Label>) {
+    /// Writes the name of what is locked.
+    fn write_name(self, document: u32, name: &mut Vec<u8>) {
         match self {
-            Target::Node(label) => (name_of(NODE, document, label), label.parent()),
-            Target::Edge(edge) => edge.name(document),
+            Target::Node(label) => write_name(name, NODE, document, label.as_bytes()),
+            Target::Classes => write_name(name, CLASSES, document, &[]),
+            Target::Edge(edge) => edge.write_name(document, name),
         }
     }
 
-    /// Returns the node that it is in, or that it is. The document is in no list.
-    fn within(&self) -> Option<Cow<'_, Label>> {
+    /// Returns the node that it is in.
+    fn parent(&self) -> Option<Cow<'_, Label>> {
         match *self {
-            Target::Node(label)
-            | Target::Edge(Edge::First(label) | Edge::Last(label) | Edge::Named(label, _)) => {
-                Some(Cow::Borrowed(label))
-            }
-            Target::Edge(Edge::Previous(label) | Edge::Next(label)) => {
+            Target::Classes => None,
+            Target::Node(label) | Target::Edge(Edge::Previous(label) | Edge::Next(label)) => {
                 label.parent().map(Cow::Owned)
             }
+            Target::Edge(Edge::First(label) | Edge::Last(label)) => Some(Cow::Borrowed(label)),
+            Target::Edge(Edge::Named(label, _)) => Some(Cow::Owned(label.attribute_root())),
+        }
+    }
+
+    /// Returns the node that it is in, or that it is.
+    fn within(&self) -> Option<Cow<'_, Label>> {
+        match *self {
+            Target::Node(label) => Some(Cow::Borrowed(label)),
+            _ => self.parent(),
         }
     }
 
@@ -209,6 +209,7 @@ impl Target<'_> {
             }
             Target::Edge(Edge::First(label) | Edge::Last(label)) => (label, 1),
             Target::Edge(Edge::Named(label, _)) => (label, 2),
+            Target::Classes => return None,
         };
         // Nothing in the document node's own list is deeper than level 0.
         let Level::Node(level) = label.level() else { return None };
@@ -218,243 +219,59 @@ impl Target<'_> {
     }
 }
 
-/// The modes that an action needs.
-#[derive(Debug, Clone, Copy)]
-struct Needs {
-    own: Mode,
-    parent: Mode,
-    above: Mode,
+/// How long locks of readers are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// Not taken.
+    Never,
+    /// To the next operation of the transaction that reads.
+    Operation,
+    /// To the end of the transaction.
+    Transaction,
 }
 
-/// A lock protocol as text.
-struct ProtocolText {
-    compatibility: &'static str,
-    conversion: &'static str,
-    /// For each action the modes on the node or edge, on its parent, and above.
-    needs: [(Action, [&'static str; 3]); 7],
-    /// The mode on a node that covers one on each node and edge below it, by modes.
-    covering: &'static [(&'static str, &'static str)],
-    /// The mode of who relies on the synopsis, and that of who adds a class.
-    classes: [&'static str; 2],
-}
-
-/// Multi-granularity locking (Gray and Reuter, chapter 7) on nodes.
-const MGL: ProtocolText = ProtocolText {
-    compatibility: "
-             IR   IX   R    RIX  U    X
-        IR   +    +    +    +    -    -
-        IX   +    +    -    -    -    -
-        R    +    -    +    -    -    -
-        RIX  +    -    -    -    -    -
-        U    +    -    +    -    -    -
-        X    -    -    -    -    -    -
-    ",
-    conversion: "
-             IR   IX   R    RIX  U    X
-        IR   IR   IX   R    RIX  U    X
-        IX   IX   IX   RIX  RIX  X    X
-        R    R    RIX  R    RIX  U    X
-        RIX  RIX  RIX  RIX  RIX  X    X
-        U    U    X    U    X    U    X
-        X    X    X    X    X    X    X
-    ",
-    needs: [
-        (Action::ReadNode, ["R", "IR", "IR"]),
-        (Action::ReadChildren, ["R", "IR", "IR"]),
-        (Action::ReadSubtree, ["R", "IR", "IR"]),
-        (Action::WriteNode, ["X", "IX", "IX"]),
-        (Action::WriteSubtree, ["X", "IX", "IX"]),
-        (Action::ReadEdge, ["R", "IR", "IR"]),
-        (Action::WriteEdge, ["X", "IX", "IX"]),
-    ],
-    covering: &[("IR", "R"), ("IX", "X"), ("R", "R"), ("RIX", "X"), ("U", "U"), ("X", "X")],
-    classes: ["R", "IX"],
-};
-
-/// A lock protocol: modes, and what is requested for what.
-struct Protocol {
-    modes: ModeTable,
-    needs: Vec<(Action, Needs)>,
-    /// By mode.
-    covering: Vec<(Mode, Mode)>,
-    classes: [Mode; 2],
-}
-
-impl Protocol {
-    fn read(text: &ProtocolText) -> Result<Protocol, ModeTableError> {
-        let modes = ModeTable::parse(text.compatibility, text.conversion)?;
-        let mode = |name: &str| modes.mode(name).expect("a protocol names modes of its table");
-        let needs = text.needs.map(|(action, names)| {
-            let [own, parent, above] = names.map(mode);
-            (action, Needs { own, parent, above })
-        });
-        let covering = text.covering.iter().map(|(of, by)| (mode(of), mode(by))).collect();
-        let classes = text.classes.map(mode);
-        Ok(Protocol { needs: needs.to_vec(), covering, classes, modes })
-    }
-
-    /// Returns the mode on a node that covers one on each node and edge below it.
-    fn covering(&self, mode: Mode) -> Mode {
-        let found = self.covering.iter().find(|(of, _)| *of == mode);
-        found.expect("a protocol says by what each mode is covered").1
-    }
-
-    fn needs(&self, action: Action) -> Needs {
-        let found = self.needs.iter().find(|(known, _)| *known == action);
-        found.expect("a protocol has each action").1
-    }
-}
-
-/// The bytes in front of a label in the name of what is locked: what it is, and the document.
-const HEAD: usize = 5;
-
-/// What is locked, as the first byte of its name.
-const NODE: u8 = 0;
-const FIRST: u8 = 1;
-const LAST: u8 = 2;
-const PREVIOUS: u8 = 3;
-const NEXT: u8 = 4;
-/// Behind the label come its length in two bytes in front of it and the attribute's name.
-const NAMED: u8 = 5;
-/// The set of path classes of a document.
-const CLASSES: u8 = 6;
-
-fn name_of(what: u8, document: u32, label: &Label) -> Vec<u8> {
-    let mut name = Vec::with_capacity(HEAD + label.as_bytes().len());
-    name.push(what);
-    name.extend(document.to_be_bytes());
-    name.extend_from_slice(label.as_bytes());
-    name
-}
-
-/// Nodes are in their parents, edges in the node whose list they are in.
-struct NodeHierarchy {
-    protocol: Arc<Protocol>,
-    /// As [`LockEscalation::from_bits`] reads it.
-    escalation: Arc<AtomicU64>,
-}
-
-impl LabelHierarchy for NodeHierarchy {
-    fn parent<'l>(&self, name: &'l [u8]) -> Option<Cow<'l, [u8]>> {
-        let (head, label) = name.split_at_checked(HEAD)?;
-        let above = |label: &[u8]| {
-            let parent = Label::from_bytes(label).ok()?.parent()?;
-            Some(parent.as_bytes().len())
-        };
-        let (label, end) = match head[0] {
-            NODE | PREVIOUS | NEXT => (label, above(label)?),
-            FIRST | LAST => (label, label.len()),
-            NAMED => {
-                let (length, label) = label.split_first_chunk()?;
-                (label, usize::from(u16::from_be_bytes(*length)))
-            }
-            _ => return None,
-        };
-        let parent = label.get(..end)?;
-        if head[0] == NODE {
-            return Some(Cow::Borrowed(&name[..HEAD + end]));
-        }
-        let mut bytes = vec![NODE];
-        bytes.extend_from_slice(&head[1..]);
-        bytes.extend_from_slice(parent);
-        Some(Cow::Owned(bytes))
-    }
-
-    /// The engine asks for the level of nodes only, which contain others. The document is on level
-    /// 0.
-    fn level(&self, name: &[u8]) -> u32 {
-        let label = name.get(HEAD..).and_then(|label| Label::from_bytes(label).ok());
-        match label.map(|label| label.level()) {
-            Some(Level::Node(level)) => level.saturating_add(1),
-            Some(Level::Document) | None => 0,
-        }
-    }
-
-    fn escalate_at(&self, _: &[u8], level: u32) -> Option<u32> {
-        let escalation = LockEscalation::from_bits(self.escalation.load(Ordering::Relaxed))?;
-        Some(escalation.threshold(level.checked_sub(1)?))
-    }
-
-    fn covering(&self, mode: Mode) -> Mode {
-        self.protocol.covering(mode)
-    }
-
-    fn is_shared(&self, name: &[u8]) -> bool {
-        name.len() == HEAD && name[0] == NODE
-    }
-}
-
-/// The locks on nodes of a store.
-pub(super) struct NodeLocks {
+/// How a transaction locks nodes.
+pub(super) struct TransactionLocks {
+    pub(super) locking: Locking,
     space: LockSpace,
-    protocol: Arc<Protocol>,
-    escalation: Arc<AtomicU64>,
+    isolation: Isolation,
+    /// Time spent in requests, if that is measured.
+    pub(super) request_time: Cell<Duration>,
 }
 
-impl NodeLocks {
-    pub(super) fn new(engine: &Store) -> Result<NodeLocks, XmlStoreError> {
-        let protocol = Protocol::read(&MGL).map_err(tidegate_engine::StoreError::from)?;
-        let protocol = Arc::new(protocol);
-        let escalation = Arc::new(AtomicU64::new(LockEscalation::to_bits(None)));
-        let hierarchy = Arc::new(NodeHierarchy {
-            protocol: Arc::clone(&protocol),
-            escalation: Arc::clone(&escalation),
-        });
-        let space = engine.create_lock_space("xml nodes", protocol.modes.clone(), hierarchy)?;
-        Ok(NodeLocks { space, protocol, escalation })
-    }
-}
-
-/// Settings and figures of locks on nodes.
-impl XmlStore {
-    /// Sets from when on locks on many nodes become one lock on a node above; `None`, the default,
-    /// for never. It holds for all transactions that lock nodes, from their next request on.
-    pub fn set_lock_escalation(&self, escalation: Option<LockEscalation>) {
-        let bits = LockEscalation::to_bits(escalation);
-        self.locks.escalation.store(bits, Ordering::Relaxed);
+impl TransactionLocks {
+    pub(super) fn new(locking: Locking, used: &SpaceUse<'_>, isolation: Isolation) -> Self {
+        let space = used.space.clone();
+        TransactionLocks { locking, space, isolation, request_time: Cell::default() }
     }
 
-    /// Returns from when on locks on many nodes become one lock on a node above.
-    #[must_use]
-    pub fn lock_escalation(&self) -> Option<LockEscalation> {
-        LockEscalation::from_bits(self.locks.escalation.load(Ordering::Relaxed))
-    }
-
-    /// Returns what was counted of locks on nodes and gaps since the store was opened, escalations
-    /// among them.
-    #[must_use]
-    pub fn node_lock_statistics(&self) -> LockStatistics {
-        self.locks.space.statistics()
-    }
-
-    /// Returns what was counted of locks on nodes and gaps since the store was opened, by mode.
-    #[must_use]
-    pub fn node_lock_statistics_by_mode(&self) -> Vec<ModeStatistics> {
-        self.locks.space.statistics_by_mode()
+    /// Returns how long a lock is held.
+    fn hold(&self, action: Action) -> Hold {
+        let is_gap = action == Action::ReadEdge;
+        match (self.isolation, action) {
+            _ if !action.is_read() => Hold::Transaction,
+            (Isolation::Serializable, _) => Hold::Transaction,
+            (Isolation::ReadUncommitted, _) => Hold::Never,
+            (Isolation::RepeatableRead, _) if is_gap => Hold::Operation,
+            (Isolation::ReadCommitted, Action::ReadNode) => Hold::Operation,
+            (Isolation::ReadCommitted, _) if is_gap => Hold::Operation,
+            // Who reads a list or a subtree reads all of it under one lock.
+            (Isolation::ReadCommitted | Isolation::RepeatableRead, _) => Hold::Transaction,
+        }
     }
 }
 
-/// The path of intentions that was locked last: down to this node.
-#[derive(Debug, Clone)]
-pub(super) struct LockedPath {
-    to: Label,
-    parent: Mode,
-    above: Mode,
+/// Memory for the names of what is locked: of itself, of the node that it is in, and where the
+/// names of that node's ancestors end, which are the first bytes of its own.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    own: Vec<u8>,
+    above: Vec<u8>,
+    ends: Vec<usize>,
 }
 
-impl LockedPath {
-    /// Returns whether the path to `parent` is locked for these needs.
-    fn covers(&self, modes: &ModeTable, parent: &Label, needs: Needs) -> bool {
-        let at_parent = if self.to == *parent {
-            self.parent
-        } else if parent.is_ancestor_of(&self.to) {
-            self.above
-        } else {
-            return false;
-        };
-        modes.covers(at_parent, needs.parent) && modes.covers(self.above, needs.above)
-    }
-}
+/// A lock that an operation has taken for itself alone: its name, and what was held of it before.
+pub(super) type ShortLock = (Vec<u8>, Option<Mode>);
 
 /// What a transaction has locked with all that is below it, last of all to read and to write. What
 /// is below it needs no lock, so the lock manager is not asked.
@@ -462,23 +279,19 @@ impl LockedPath {
 pub(super) struct LockedSubtrees([Option<(Label, Mode)>; 2]);
 
 impl LockedSubtrees {
-    fn cover(&self, protocol: &Protocol, label: &Label, mode: Mode) -> bool {
-        self.around(protocol, label, mode).is_some()
-    }
-
     /// Returns the subtree that is locked in a mode and holds a node.
-    fn around(&self, protocol: &Protocol, label: &Label, mode: Mode) -> Option<&Label> {
-        let needed = protocol.covering(mode);
+    fn around(&self, protocol: &LockProtocol, label: &Label, mode: Mode) -> Option<&Label> {
+        let modes = protocol.modes();
+        let needed = modes.whole_above(mode, u32::MAX);
         let found = self.0.iter().flatten().find(|(locked, held)| {
-            label.as_bytes().starts_with(locked.as_bytes()) && protocol.modes.covers(*held, needed)
+            label.as_bytes().starts_with(locked.as_bytes()) && modes.table.covers(*held, needed)
         });
         found.map(|(locked, _)| locked)
     }
 
-    fn note(&mut self, protocol: &Protocol, label: &Label, action: Action, mode: Mode) {
-        if protocol.modes.covers(mode, protocol.covering(mode)) {
-            let is_write = matches!(action, Action::WriteNode | Action::WriteSubtree);
-            self.0[usize::from(is_write)] = Some((label.clone(), mode));
+    fn note(&mut self, protocol: &LockProtocol, label: &Label, action: Action, mode: Mode) {
+        if protocol.modes().whole(mode) == mode {
+            self.0[usize::from(!action.is_read())] = Some((label.clone(), mode));
         }
     }
 }
@@ -497,15 +310,16 @@ impl Drop for Operation<'_> {
 pub(super) fn lock_opened(
     transaction: &mut Transaction,
     stored: &Stored,
-    granularity: LockGranularity,
+    protocol: &LockProtocol,
     access: Access,
 ) -> Result<(), XmlStoreError> {
-    let mode = match (granularity, access) {
-        (LockGranularity::Document, Access::Read) => S,
-        (LockGranularity::Document, Access::Write) => X,
+    let mode = match (protocol.locked(), access) {
+        (Locked::Document, Access::Read) => S,
+        (Locked::Document, Access::Write) => X,
         // They keep out who locks the document as a whole, and who makes or drops an index.
-        (_, Access::Read) => IS,
-        (_, Access::Write) => IX,
+        (Locked::Nodes | Locked::Nothing, Access::Read) => IS,
+        (Locked::Nodes, Access::Write) => IX,
+        (Locked::Nothing, Access::Write) => return Err(XmlStoreError::Unlocked),
     };
     Ok(transaction.lock_tree(&stored.tree, mode)?)
 }
@@ -547,74 +361,105 @@ impl Document<'_> {
         Ok(operation)
     }
 
-    /// Returns whether nodes are locked, and not the document.
+    /// Returns whether nodes are locked, or nothing, and not the document.
     pub(super) fn locks_nodes(&self) -> bool {
-        self.granularity.locks_nodes()
+        self.protocol().locked() != Locked::Document
+    }
+
+    /// Returns whether what was read stays as it is to the end of the transaction.
+    pub(super) fn keeps_reads(&self) -> bool {
+        match self.protocol().locked() {
+            Locked::Nothing => false,
+            Locked::Document => true,
+            Locked::Nodes => self.locks.hold(Action::ReadNode) == Hold::Transaction,
+        }
+    }
+
+    fn protocol(&self) -> &LockProtocol {
+        &self.locks.locking.protocol
     }
 
     /// Locks the document itself as its updates need it, before what they touch.
     pub(super) fn lock_to_write(&self) -> Result<(), XmlStoreError> {
         if self.access.get() == Access::Read {
             let mut transaction = self.transaction.borrow_mut();
-            lock_opened(&mut transaction, &self.stored, self.granularity, Access::Write)?;
+            lock_opened(&mut transaction, &self.stored, self.protocol(), Access::Write)?;
             self.access.set(Access::Write);
         }
         Ok(())
     }
 
+    /// Begins an operation that reads: locks that the one before has taken for itself are released.
+    pub(super) fn begin_reading(&self) {
+        if self.operations.get() > 0 || self.short_locks.borrow().is_empty() {
+            return;
+        }
+        let mut transaction = self.transaction.borrow_mut();
+        // After a conflict there is nothing but rollback, which releases them.
+        let Ok(mut locks) = transaction.locks_in(&self.locks.space) else { return };
+        for (name, before) in self.short_locks.borrow_mut().drain(..).rev() {
+            locks.restore(&name, before);
+        }
+    }
+
     /// Locks something now, also within an update.
     fn lock(&self, touch: Touch<'_>) -> Result<(), XmlStoreError> {
-        if !self.locks_nodes() {
-            return Ok(());
-        }
-        let protocol = &self.store.locks.protocol;
         let (action, target) = touch.parts();
-        let above = self.granularity.depth().and_then(|depth| target.at_depth(depth));
-        let (action, target) = match &above {
-            Some((ancestor, levels)) => (action.on_ancestor(*levels), Target::Node(ancestor)),
-            None => (action, target),
-        };
-        let mode = protocol.needs(action).own;
-        let is_covered = |within| self.locked_subtrees.borrow().cover(protocol, within, mode);
-        if target.within().as_deref().is_some_and(is_covered) {
+        self.lock_for(action, target)
+    }
+
+    fn lock_for(&self, action: Action, target: Target<'_>) -> Result<(), XmlStoreError> {
+        let protocol = self.protocol();
+        let hold = self.locks.hold(action);
+        if protocol.locked() != Locked::Nodes || hold == Hold::Never {
             return Ok(());
         }
-        let (name, parent) = target.name(self.stored.paths.document());
-        self.lock_with_ancestors(action, &name, parent)?;
-        if let Target::Node(label) = target {
+        let mode = protocol.mode(action);
+        let locked = self.locked_subtrees.borrow();
+        if target.within().is_some_and(|label| locked.around(protocol, &label, mode).is_some()) {
+            return Ok(());
+        }
+        drop(locked);
+        let at_depth = self.locks.locking.depth_max().and_then(|depth| target.at_depth(depth));
+        let (mode, target) = match &at_depth {
+            Some((above, levels)) => {
+                (protocol.modes().whole_above(mode, *levels), Target::Node(above))
+            }
+            None => (mode, target),
+        };
+        self.lock_target(target, mode, hold)?;
+        if let (Target::Node(label), Hold::Transaction) = (target, hold) {
             self.locked_subtrees.borrow_mut().note(protocol, label, action, mode);
         }
         Ok(())
     }
 
-    /// Locks what has a name, behind the ancestors from `parent` up.
-    fn lock_with_ancestors(
-        &self,
-        action: Action,
-        name: &[u8],
-        parent: Option<Label>,
-    ) -> Result<(), XmlStoreError> {
-        let NodeLocks { space, protocol, .. } = &self.store.locks;
-        let needs = protocol.needs(action);
-        let mut transaction = self.transaction.borrow_mut();
-        let mut locks = transaction.locks_in(space)?;
-        let mut path = self.locked_path.borrow_mut();
-        let is_locked = |parent: &Label| {
-            path.as_ref().is_some_and(|path| path.covers(&protocol.modes, parent, needs))
-        };
-        if let Some(parent) = parent.filter(|parent| !is_locked(parent)) {
-            let own = name_of(NODE, self.stored.paths.document(), &parent);
-            // The bytes of each ancestor are the first of its descendants'.
-            let mut ends: Vec<usize> =
-                parent.ancestors().map(|above| HEAD + above.as_bytes().len()).collect();
-            ends.reverse();
-            for end in ends {
-                locks.lock(&own[..end], needs.above)?;
-            }
-            locks.lock(&own, needs.parent)?;
-            *path = Some(LockedPath { to: parent, parent: needs.parent, above: needs.above });
+    /// Locks a node or an edge, behind the ancestors.
+    fn lock_target(&self, target: Target<'_>, mode: Mode, hold: Hold) -> Result<(), XmlStoreError> {
+        let mut names = self.names.borrow_mut();
+        let Names { own: name, above, ends } = &mut *names;
+        let document = self.stored.paths.document();
+        target.write_name(document, name);
+        ends.clear();
+        if let Some(parent) = target.parent() {
+            write_name(above, NODE, document, parent.as_bytes());
+            ends.push(HEAD);
+            ends.extend(parent.ends().map(|end| HEAD + end));
         }
-        Ok(locks.lock(name, needs.own)?)
+        let began = self.locks.locking.is_timed.then(clock::now);
+        let mut transaction = self.transaction.borrow_mut();
+        let mut locks = transaction.locks_in(&self.locks.space)?;
+        locks.set_policy(LockEscalation::to_policy(self.locks.locking.escalation));
+        if hold == Hold::Operation {
+            self.short_locks.borrow_mut().push((name.clone(), locks.held(name)));
+        }
+        let locked = locks.lock_path(above, ends, name, mode, Wait::AsSet);
+        if let Some(began) = began {
+            let time = &self.locks.request_time;
+            time.set(time.get() + (clock::now() - began));
+        }
+        let is_edge = matches!(target, Target::Edge(_));
+        Ok(locked.inspect_err(|error| self.store.conflicts.count(is_edge, error))?)
     }
 
     /// Returns whether the list of children that a node is in is locked to be read, with its gaps:
@@ -623,18 +468,15 @@ impl Document<'_> {
         if !self.locks_nodes() {
             return true;
         }
-        let protocol = &self.store.locks.protocol;
-        let mode = protocol.needs(Action::ReadSubtree).own;
-        let locked = self.locked_subtrees.borrow();
         // Its parent is that node then, or is below it.
-        locked.around(protocol, node, mode).is_some_and(|above| above.is_ancestor_of(node))
+        self.subtree_to_read(node).is_some_and(|above| above.is_ancestor_of(node))
     }
 
     /// Returns a subtree that is locked against changes of others and holds a node, with locks on
     /// nodes.
     pub(super) fn subtree_to_read(&self, node: &Label) -> Option<Label> {
-        let protocol = &self.store.locks.protocol;
-        let mode = protocol.needs(Action::ReadSubtree).own;
+        let protocol = self.protocol();
+        let mode = protocol.mode(Action::ReadSubtree);
         self.locked_subtrees.borrow().around(protocol, node, mode).cloned()
     }
 
@@ -650,13 +492,11 @@ impl Document<'_> {
 
     /// Locks the set of path classes: against new ones, or to make one.
     pub(super) fn lock_classes(&self, access: Access) -> Result<(), XmlStoreError> {
-        if !self.locks_nodes() {
-            return Ok(());
-        }
-        let NodeLocks { space, protocol, .. } = &self.store.locks;
-        let mode = protocol.classes[usize::from(access == Access::Write)];
-        let name = name_of(CLASSES, self.stored.paths.document(), &Label::document());
-        Ok(self.transaction.borrow_mut().locks_in(space)?.lock(&name, mode)?)
+        let action = match access {
+            Access::Read => Action::RelyOnClasses,
+            Access::Write => Action::AddClass,
+        };
+        self.lock_for(action, Target::Classes)
     }
 
     /// Returns the number of a path class, which it gets now if it has none.
@@ -821,26 +661,25 @@ impl Document<'_> {
 }
 
 impl Edge<'_> {
-    /// Returns the name of the edge, and the node whose list it is in.
-    fn name(self, document: u32) -> (Vec<u8>, Option<Label>) {
-        match self {
-            Edge::First(label) => (name_of(FIRST, document, label), Some(label.clone())),
-            Edge::Last(label) => (name_of(LAST, document, label), Some(label.clone())),
-            Edge::Previous(label) => (name_of(PREVIOUS, document, label), label.parent()),
-            Edge::Next(label) => (name_of(NEXT, document, label), label.parent()),
+    fn write_name(self, document: u32, name: &mut Vec<u8>) {
+        let (what, label) = match self {
+            Edge::First(label) => (FIRST, label),
+            Edge::Last(label) => (LAST, label),
+            Edge::Previous(label) => (PREVIOUS, label),
+            Edge::Next(label) => (NEXT, label),
             Edge::Named(label, attribute) => {
-                let bytes = label.as_bytes();
-                let length = u16::try_from(bytes.len()).expect("the longest label is a u16");
-                let mut name = name_of(NAMED, document, &Label::document());
-                name.extend(length.to_be_bytes());
-                name.extend_from_slice(bytes);
+                let root = label.attribute_root();
+                let length = u16::try_from(root.as_bytes().len()).expect("a label is shorter");
+                write_name(name, NAMED, document, &length.to_be_bytes());
+                name.extend_from_slice(root.as_bytes());
                 // No URI has a zero byte.
                 name.extend_from_slice(attribute.namespace.as_bytes());
                 name.push(0);
                 name.extend_from_slice(attribute.local.as_bytes());
-                (name, Some(label.clone()))
+                return;
             }
-        }
+        };
+        write_name(name, what, document, label.as_bytes());
     }
 }
 
@@ -848,48 +687,6 @@ impl Edge<'_> {
 mod tests {
     use super::*;
     use crate::label::LabelRules;
-
-    #[test]
-    fn the_protocol_is_read_and_covers_every_mode() {
-        let protocol = Protocol::read(&MGL).expect("the laws hold");
-        assert_eq!(protocol.covering.len(), protocol.modes.len());
-        for (of, by) in &protocol.covering {
-            let all = protocol.modes.modes();
-            // Whoever clashes with a lock below takes an intention that clashes with the cover.
-            assert!(protocol.modes.covers(*by, *of), "{of:?} {by:?}");
-            assert_eq!(all.count(), 6);
-        }
-    }
-
-    #[test]
-    fn edges_are_in_the_node_whose_list_they_are_in() {
-        let protocol = Arc::new(Protocol::read(&MGL).expect("the laws hold"));
-        let escalation = Arc::new(AtomicU64::new(0));
-        let hierarchy = NodeHierarchy { protocol, escalation };
-        let rules = LabelRules::new(100);
-        let root = Label::root();
-        let child = root.children(rules).first().expect("it is short");
-        let node = |label: &Label| name_of(NODE, 7, label);
-        let name = QName::local("id");
-        for (edge, expected) in [
-            (Edge::First(&child), &child),
-            (Edge::Last(&child), &child),
-            (Edge::Previous(&child), &root),
-            (Edge::Next(&child), &root),
-            (Edge::Named(&child, &name), &child),
-        ] {
-            let (bytes, parent) = edge.name(7);
-            assert_eq!(parent.as_ref(), Some(expected), "{edge:?}");
-            assert_eq!(hierarchy.parent(&bytes).as_deref(), Some(&*node(expected)), "{edge:?}");
-        }
-        let above = hierarchy.parent(&node(&child)).map(Cow::into_owned);
-        assert_eq!(above, Some(node(&root)));
-        assert_eq!(hierarchy.parent(&node(&Label::document())), None);
-        assert!(hierarchy.is_shared(&node(&Label::document())));
-        for (label, level) in [(Label::document(), 0), (root, 1), (child, 2)] {
-            assert_eq!(hierarchy.level(&node(&label)), level, "{label}");
-        }
-    }
 
     #[test]
     fn what_is_deeper_than_the_lock_depth_is_locked_by_an_ancestor() {
@@ -918,8 +715,5 @@ mod tests {
             let found = found.as_ref().map(|(ancestor, levels)| (ancestor, *levels));
             assert_eq!(found, expected, "{target:?}, depth {depth}");
         }
-        let (one, many) = (Action::ReadNode.on_ancestor(1), Action::ReadNode.on_ancestor(2));
-        assert_eq!((one, many), (Action::ReadChildren, Action::ReadSubtree));
-        assert_eq!(Action::WriteEdge.on_ancestor(1), Action::WriteSubtree);
     }
 }

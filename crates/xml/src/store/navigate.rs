@@ -77,6 +77,7 @@ impl<'t> Document<'t> {
         if *node == Label::document() {
             return Ok(None);
         }
+        self.begin_reading();
         self.touch(Touch::Node(node))?;
         self.head(node)?.name.map(|name| self.name_of(name)).transpose()
     }
@@ -160,6 +161,7 @@ impl<'t> Document<'t> {
         if *node == Label::document() {
             return Ok(Vec::new());
         }
+        self.begin_reading();
         self.touch(Touch::Node(node))?;
         let names = self.stored.paths.names(self.record(node)?.pcr);
         let names = names.ok_or(XmlStoreError::Unsound("a node's path class is not known"))?;
@@ -174,6 +176,7 @@ impl<'t> Document<'t> {
         &self,
         mut sink: impl FnMut(Event<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.begin_reading();
         self.touch(Touch::Subtree(&Label::document()))?;
         sink(Event::StartDocument)?;
         self.events_in(&Label::document().children_range(), &mut sink)?;
@@ -474,6 +477,7 @@ impl Tree for Document<'_> {
         if *node == Label::document() {
             return Ok(Kind::Document);
         }
+        self.begin_reading();
         self.touch(Touch::Node(node))?;
         let kind = self.head(node)?.kind.node();
         kind.ok_or_else(|| XmlStoreError::NoSuchNode(node.clone()))
@@ -494,6 +498,7 @@ impl Tree for Document<'_> {
         if *node == Label::document() {
             return Ok(String::new());
         }
+        self.begin_reading();
         self.touch(Touch::Node(node))?;
         Ok(self.record(node)?.content)
     }
@@ -503,6 +508,7 @@ impl Tree for Document<'_> {
     }
 
     fn first_child(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        self.begin_reading();
         self.touch(Touch::Node(node))?;
         self.touch(Touch::Edge(Edge::First(node)))?;
         if let ControlFlow::Break(first) = self.view_child(node) {
@@ -522,6 +528,7 @@ impl Tree for Document<'_> {
     }
 
     fn last_child(&self, node: &Label) -> Result<Option<Label>, XmlStoreError> {
+        self.begin_reading();
         self.touch(Touch::Node(node))?;
         self.touch(Touch::Edge(Edge::Last(node)))?;
         let range = node.children_range();
@@ -542,6 +549,7 @@ impl Tree for Document<'_> {
             return Ok(None);
         }
         let Some(parent) = node.parent() else { return Ok(None) };
+        self.begin_reading();
         self.touch(Touch::Node(node))?;
         self.touch(Touch::Edge(Edge::Next(node)))?;
         let (own, all) = (node.subtree(), parent.children_range());
@@ -566,6 +574,7 @@ impl Tree for Document<'_> {
             return Ok(None);
         }
         let Some(parent) = node.parent() else { return Ok(None) };
+        self.begin_reading();
         self.touch(Touch::Node(node))?;
         self.touch(Touch::Edge(Edge::Previous(node)))?;
         let all = parent.children_range();
@@ -581,6 +590,7 @@ impl Tree for Document<'_> {
     }
 
     fn declarations(&self, node: &Label) -> Result<Vec<Binding>, XmlStoreError> {
+        self.begin_reading();
         self.touch(Touch::Node(node))?;
         let mut bindings = Vec::new();
         let mut scan = self.scan(&node.namespaces_range())?;
@@ -648,6 +658,7 @@ impl Tree for Document<'_> {
     }
 
     fn string_value(&self, node: &Label) -> Result<String, XmlStoreError> {
+        self.begin_reading();
         self.touch(Touch::Subtree(node))?;
         let is_document = *node == Label::document();
         let range = if is_document { node.children_range() } else { node.subtree() };

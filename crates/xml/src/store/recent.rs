@@ -95,7 +95,8 @@ impl<'t> Recent<'t> {
 impl Document<'_> {
     /// Remembers a node that was read under a lock on it.
     pub(super) fn remember(&self, label: &Label, head: Head) {
-        if !self.locks_nodes() || self.operations.get() == 0 {
+        let is_locked = !self.locks_nodes() || self.operations.get() == 0;
+        if is_locked && self.keeps_reads() {
             self.recent.remember(label, head);
         }
     }

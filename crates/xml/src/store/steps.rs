@@ -86,11 +86,15 @@ impl<'t> Document<'t> {
             StepTest::Name(name) => Wanted::Named(principal, self.numbers_of(name)),
             StepTest::Text => Wanted::Of(RecordKind::Text),
         };
-        self.touch(match axis {
-            StepAxis::Attribute => Touch::Node(node),
-            StepAxis::Child => Touch::Children(node),
-            StepAxis::Descendant => Touch::Subtree(node),
-        })?;
+        self.begin_reading();
+        match axis {
+            StepAxis::Attribute => {
+                self.touch(Touch::Node(node))?;
+                self.touch(Touch::Children(&node.attribute_root()))?;
+            }
+            StepAxis::Child => self.touch(Touch::Children(node))?,
+            StepAxis::Descendant => self.touch(Touch::Subtree(node))?,
+        }
         // Below a node, a scan tests many records in less time than they are read in.
         if axis != StepAxis::Descendant && self.may_view(node) {
             let viewed = Viewed::new(node.clone(), axis == StepAxis::Attribute);

@@ -15,8 +15,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::load::{check_length, is_xml_id};
+use super::locks::{Edge, Touch};
 use super::paths::{PathClass, Pcr};
 use super::record::{Record, RecordKind};
+use super::steps::Wanted;
 use super::{Document, XmlStoreError};
 use crate::label::Label;
 use crate::name::QName;
@@ -212,12 +214,16 @@ impl Document<'_> {
     /// # Errors
     /// If the store cannot read.
     pub fn attribute(&self, element: &Label, name: &QName) -> Result<Option<Label>, XmlStoreError> {
-        for attribute in Tree::attributes(self, element)? {
-            if self.has_name(&attribute, name)? {
-                return Ok(Some(attribute));
-            }
+        self.begin_reading();
+        self.touch(Touch::Node(element))?;
+        // Nobody gives or takes the element an attribute of that name then. Others may come and go.
+        self.touch(Touch::Edge(Edge::Named(element, name)))?;
+        let wanted = Wanted::Named(RecordKind::Attribute, self.numbers_of(name));
+        let found = self.scan(&element.attributes_range())?.step_where(&wanted)?;
+        if let Some(attribute) = &found {
+            self.touch(Touch::Node(attribute))?;
         }
-        Ok(None)
+        Ok(found)
     }
 
     /// Gives an element, attribute or processing instruction another name.

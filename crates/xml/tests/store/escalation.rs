@@ -2,10 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use tidegate_engine::TxnOptions;
 use tidegate_xml::label::Label;
 use tidegate_xml::store::{
-    Document, InnerNodes, LockEscalation, LockGranularity, XmlStore, XmlStoreError, XmlTransaction,
+    Document, EscalationReading, InnerNodes, LockEscalation, LockProtocol, Locking, XmlStore,
+    XmlStoreError, XmlTransaction,
 };
 use tidegate_xml::tree::Tree;
 
@@ -13,8 +13,11 @@ use super::locks::impatient;
 use super::{dump, load_as, new_disk, shared};
 
 /// 40 requests below the root element, 20 below a section, 10 below an item.
-const ESCALATION: LockEscalation =
-    LockEscalation { requests: 40, gain_percent: NonZeroU32::new(100).unwrap() };
+const ESCALATION: LockEscalation = LockEscalation {
+    requests: 40,
+    gain_percent: NonZeroU32::new(100).unwrap(),
+    reading: EscalationReading::Formula,
+};
 
 const ITEMS: usize = 50;
 const LAST: usize = ITEMS - 1;
@@ -25,8 +28,8 @@ fn sections(escalation: Option<LockEscalation>) -> (XmlStore, [Vec<Label>; 2]) {
     let store = XmlStore::on(engine).unwrap();
     let section = format!("<s>{}</s>", "<i>x</i>".repeat(ITEMS));
     load_as(InnerNodes::Stored, &store, "d", &format!("<r>{section}{section}</r>")).unwrap();
-    store.set_lock_escalation(escalation);
-    assert_eq!(store.lock_escalation(), escalation);
+    store.set_locking(Locking { escalation, ..Locking::by(LockProtocol::mgl()) });
+    assert_eq!(store.locking().escalation, escalation);
     let texts = {
         let transaction = store.begin();
         let document = transaction.document("d").unwrap();
@@ -44,7 +47,7 @@ fn listed(document: &Document<'_>, node: &Label) -> Vec<Label> {
 }
 
 fn begin(store: &XmlStore) -> XmlTransaction<'_> {
-    store.begin_locking(LockGranularity::Nodes, TxnOptions::default())
+    store.begin()
 }
 
 /// Sets a text in a transaction of its own, which commits. Returns whether it had to wait.
@@ -88,7 +91,7 @@ fn many_locks_become_one_on_the_section() {
     assert_eq!(store.node_lock_statistics().held, 0);
     let by_mode = store.node_lock_statistics_by_mode();
     let requests = |name: &str| by_mode.iter().find(|mode| mode.name == name).unwrap().requests;
-    assert!(requests("R") >= 30 && requests("X") > 0, "{by_mode:?}");
+    assert!(requests("SR") >= 30 && requests("SX") > 0, "{by_mode:?}");
 }
 
 #[test]

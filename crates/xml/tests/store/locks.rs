@@ -14,8 +14,8 @@ use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
 use tidegate_xml::name::QName;
 use tidegate_xml::store::{
-    Document, InnerNodes, LockEscalation, LockGranularity, NewNode, Place, XmlStore, XmlStoreError,
-    XmlTransaction,
+    Document, EscalationReading, InnerNodes, LockEscalation, LockProtocol, Locking, NewNode, Place,
+    XmlStore, XmlStoreError, XmlTransaction,
 };
 use tidegate_xml::tree::{Kind, Tree};
 
@@ -39,8 +39,16 @@ pub(crate) fn impatient() -> StoreOptions {
     options().locks(LockSettings { timeout, ..options().locks })
 }
 
-fn begin(store: &XmlStore, granularity: LockGranularity) -> XmlTransaction<'_> {
-    store.begin_locking(granularity, TxnOptions::default())
+fn begin<'s>(store: &'s XmlStore, locking: &Locking) -> XmlTransaction<'s> {
+    store.begin_locking(locking.clone(), TxnOptions::default())
+}
+
+fn mgl() -> Locking {
+    Locking::by(LockProtocol::mgl())
+}
+
+fn tadom() -> Locking {
+    Locking::by(LockProtocol::tadom())
 }
 
 /// An operation on a node.
@@ -206,15 +214,11 @@ fn in_order(store: &XmlStore, steps: [Step<'_>; 2]) -> ([String; 2], String) {
 
 /// Runs the first in a transaction that stays, and the second in another one. Returns what the
 /// second returned, or nothing if it had to wait.
-fn beside(
-    store: &XmlStore,
-    granularities: [LockGranularity; 2],
-    steps: [Step<'_>; 2],
-) -> Option<String> {
-    let first = begin(store, granularities[0]);
+fn beside(store: &XmlStore, lockings: [&Locking; 2], steps: [Step<'_>; 2]) -> Option<String> {
+    let first = begin(store, lockings[0]);
     let document = first.document("d").unwrap();
     run(&document, steps[0].0, steps[0].1).expect("nobody is in the way");
-    let second = begin(store, granularities[1]);
+    let second = begin(store, lockings[1]);
     let beside = second.document("d").and_then(|document| run(&document, steps[1].0, steps[1].1));
     beside.ok()
 }
@@ -232,7 +236,9 @@ fn conflicts_wait(inner_nodes: InnerNodes) {
         let is_one_of_many = ["a", "b1/text", "b2"].contains(&name) && !repeats.contains(&op);
         is_one_of_many || matches!((name, op), ("b1", Op::Next | Op::Delete) | (_, Op::Append))
     });
-    check_pairs(&store, &pairs, [LockGranularity::Nodes; 2]);
+    for lockings in [[mgl(), mgl()], [tadom(), tadom()], [mgl(), tadom()], [tadom(), mgl()]] {
+        check_pairs(&store, &pairs, lockings.each_ref());
+    }
 }
 
 both! {
@@ -307,11 +313,7 @@ fn pairs<'n>(
 /// Every pair of operations of two transactions: if they give another result in another order, the
 /// second waits; if it does not wait, it sees what it would see alone. Returns how many pairs wait
 /// that need not.
-fn check_pairs(
-    store: &XmlStore,
-    pairs: &[Pair<'_>],
-    [first, second]: [LockGranularity; 2],
-) -> usize {
+fn check_pairs(store: &XmlStore, pairs: &[Pair<'_>], [first, second]: [&Locking; 2]) -> usize {
     let (mut conflicts, mut needless, mut free) = (0, 0, 0);
     for Pair { case, steps, is_conflict, alone } in pairs {
         let case = format!("{first:?}, {second:?}: {case}");
@@ -337,32 +339,31 @@ fn check_pairs(
     needless
 }
 
-/// The depths from the root element to the leaves, and no bound.
-const GRANULARITIES: [LockGranularity; 6] = [
-    LockGranularity::NodesToLevel(0),
-    LockGranularity::NodesToLevel(1),
-    LockGranularity::NodesToLevel(2),
-    LockGranularity::NodesToLevel(3),
-    LockGranularity::NodesToLevel(4),
-    LockGranularity::Nodes,
-];
+/// A protocol to each depth from the root element to the leaves, and to no bound.
+fn depths(protocol: &LockProtocol) -> Vec<Locking> {
+    let to = |depth| Locking { depth, ..Locking::by(protocol.clone()) };
+    (0..=4).map(Some).chain([None]).map(to).collect()
+}
 
 /// Pairs at each lock depth and at each two different ones.
 fn check_depths(inner_nodes: InnerNodes, is_wanted: impl Fn(&str, Op) -> bool) {
     let store = store_with(&impatient(), inner_nodes);
     let nodes = nodes(&store);
     let pairs = pairs(&store, &nodes, is_wanted);
-    let mut needless = Vec::new();
-    for first in GRANULARITIES {
-        for second in GRANULARITIES {
-            let waits = check_pairs(&store, &pairs, [first, second]);
-            if first == second {
-                needless.push(waits);
+    let protocols = [LockProtocol::mgl(), LockProtocol::tadom()];
+    for (one, other) in [(0, 0), (1, 1), (0, 1), (1, 0)] {
+        let mut needless = Vec::new();
+        for first in depths(&protocols[one]) {
+            for second in depths(&protocols[other]) {
+                let waits = check_pairs(&store, &pairs, [&first, &second]);
+                if first.depth == second.depth {
+                    needless.push(waits);
+                }
             }
         }
+        assert!(needless.is_sorted_by(|coarse, fine| coarse >= fine), "{needless:?}");
+        assert!(needless.first() > needless.last(), "{needless:?}");
     }
-    assert!(needless.is_sorted_by(|coarse, fine| coarse >= fine), "{needless:?}");
-    assert!(needless.first() > needless.last(), "{needless:?}");
 }
 
 #[test]
@@ -393,7 +394,7 @@ fn the_named_schedules_wait_or_go_on() {
         ("joined texts", (Op::Delete, "box"), (Op::SetValue, "item/text2"), waits),
     ] {
         let steps = [(first.0, at(first.1)), (second.0, at(second.1))];
-        let seen = beside(&store, [LockGranularity::Nodes; 2], steps);
+        let seen = beside(&store, [&mgl(), &mgl()], steps);
         assert_eq!(seen.is_none(), expected, "{name}");
     }
 }
@@ -403,12 +404,12 @@ fn the_named_schedules_wait_or_go_on() {
 fn a_gap_that_was_read_and_divided_stays_locked() {
     let store = store_with(&impatient(), InnerNodes::Stored);
     let nodes = nodes(&store);
-    let one = begin(&store, LockGranularity::Nodes);
+    let one = begin(&store, &mgl());
     let document = one.document("d").unwrap();
     let (b1, b2) = (&nodes["b1"].0, &nodes["b2"].0);
     assert_eq!(document.next_sibling(b1).unwrap().as_ref(), Some(b2));
     run(&document, Op::After, b1).unwrap();
-    let other = begin(&store, LockGranularity::Nodes);
+    let other = begin(&store, &mgl());
     let beside = other.document("d").unwrap();
     assert!(run(&beside, Op::Before, b2).is_err());
 }
@@ -419,10 +420,10 @@ fn what_an_update_has_read_beside_it_is_read_again() {
     let store = store_with(&impatient(), InnerNodes::Stored);
     let nodes = nodes(&store);
     let beside = &nodes["b2"].0;
-    let one = begin(&store, LockGranularity::Nodes);
+    let one = begin(&store, &mgl());
     let document = one.document("d").unwrap();
     run(&document, Op::Before, beside).unwrap();
-    let other = begin(&store, LockGranularity::Nodes);
+    let other = begin(&store, &mgl());
     run(&other.document("d").unwrap(), Op::Rename, beside).unwrap();
     other.commit().unwrap();
     assert_eq!(document.name(beside).unwrap(), Some(QName::local("new")));
@@ -433,17 +434,17 @@ fn documents_and_nodes_are_locked_beside_each_other() {
     let store = store_with(&impatient(), InnerNodes::Stored);
     let nodes = nodes(&store);
     let at = |name: &str| &nodes[name].0;
-    let whole = LockGranularity::Document;
+    let whole = Locking::default();
     for (first, second, waits) in [
         ((Op::Kind, "b1"), (Op::Kind, "a"), false),
         ((Op::Kind, "b1"), (Op::SetValue, "item/text"), true),
         ((Op::SetValue, "b1/text"), (Op::Kind, "item"), true),
     ] {
         let steps = [(first.0, at(first.1)), (second.0, at(second.1))];
-        let seen = beside(&store, [whole, LockGranularity::Nodes], steps);
+        let seen = beside(&store, [&whole, &mgl()], steps);
         assert_eq!(seen.is_none(), waits, "{first:?} {second:?}");
     }
-    let nodes_first = begin(&store, LockGranularity::Nodes);
+    let nodes_first = begin(&store, &mgl());
     run(&nodes_first.document("d").unwrap(), Op::SetValue, at("b1/text")).unwrap();
     assert!(store.begin().document("d").is_err());
 }
@@ -472,17 +473,17 @@ fn readers_of_an_index_meet_writers_of_what_they_found_and_of_what_they_did_not(
         ("an attribute elsewhere", "box", Op::SetAttribute, "a", false),
     ];
     for (case, name, op, node, waits) in cases {
-        let reader = begin(&store, LockGranularity::Nodes);
+        let reader = begin(&store, &mgl());
         let found = find(&reader.document("d").unwrap(), name).unwrap();
         assert_eq!(found.len(), usize::from(name == "box"), "{case}");
-        let writer = begin(&store, LockGranularity::Nodes);
+        let writer = begin(&store, &mgl());
         let done = run(&writer.document("d").unwrap(), op, at(node));
         assert_eq!(done.is_err(), waits, "{case}: {done:?}");
     }
     // An identifier that is not there.
-    let reader = begin(&store, LockGranularity::Nodes);
+    let reader = begin(&store, &mgl());
     assert_eq!(reader.document("d").unwrap().element_by_id("p9").unwrap(), None);
-    let writer = begin(&store, LockGranularity::Nodes);
+    let writer = begin(&store, &mgl());
     let id = QName {
         prefix: "xml".into(),
         local: "id".into(),
@@ -493,8 +494,11 @@ fn readers_of_an_index_meet_writers_of_what_they_found_and_of_what_they_did_not(
 }
 
 /// From 8 requests below the root element, 2 on level 2.
-const EARLY: LockEscalation =
-    LockEscalation { requests: 8, gain_percent: NonZeroU32::new(100).unwrap() };
+const EARLY: LockEscalation = LockEscalation {
+    requests: 8,
+    gain_percent: NonZeroU32::new(100).unwrap(),
+    reading: EscalationReading::Formula,
+};
 
 /// One committed transaction: its operations and what they returned.
 type Committed = Vec<(Op, Label, String)>;
@@ -506,6 +510,7 @@ fn update(
     nodes: &[Label],
     random: &mut SplitMix64,
     history: &Mutex<Vec<Committed>>,
+    escalation: Option<LockEscalation>,
 ) -> usize {
     let below = |random: &mut SplitMix64, bound: usize| {
         usize::try_from(random.next_bits() % bound as u64).unwrap()
@@ -516,15 +521,13 @@ fn update(
         let op = OPS[below(random, OPS.len())];
         steps.push((op, nodes[below(random, nodes.len())].clone()));
     }
-    let granularity = match below(random, 8) {
-        0 => LockGranularity::Document,
-        1 => LockGranularity::NodesToLevel(1),
-        2 | 3 => LockGranularity::NodesToLevel(2),
-        4 => LockGranularity::NodesToLevel(3),
-        _ => LockGranularity::Nodes,
-    };
+    let (mgl, tadom) = (LockProtocol::mgl(), LockProtocol::tadom());
+    let protocols = [LockProtocol::document(), LockProtocol::x(), mgl.clone(), mgl, tadom.clone()];
+    let protocol = protocols.get(below(random, 7)).unwrap_or(&tadom).clone();
+    let depth = [Some(1), Some(2), Some(3), None, None, None][below(random, 6)];
+    let locking = Locking { depth, escalation, ..Locking::by(protocol) };
     for retries in 0..500 {
-        let transaction = begin(store, granularity);
+        let transaction = begin(store, &locking);
         let done = (|| {
             let document = transaction.document("d")?;
             let run = |(op, node): &(Op, Label)| {
@@ -551,7 +554,7 @@ fn update(
 }
 
 both! {
-    /// Concurrent updaters of all granularities leave what one after the other leave, in the order
+    /// Concurrent updaters of all protocols and several depths leave what one after the other leave, in the order
     /// of their commits. In every second run nodes escalate after a few requests.
     histories_are_serial
 }
@@ -562,7 +565,7 @@ fn histories_are_serial(inner_nodes: InnerNodes) {
         println!("seed {seed}");
         let store = store_with(&options(), inner_nodes);
         let is_early = seed % 2 == 1;
-        store.set_lock_escalation(is_early.then_some(EARLY));
+        let escalation = is_early.then_some(EARLY);
         let nodes: Vec<Label> = nodes(&store).into_values().map(|(label, _)| label).collect();
         let history = Mutex::new(Vec::new());
         let retries: usize = thread::scope(|scope| {
@@ -570,7 +573,9 @@ fn histories_are_serial(inner_nodes: InnerNodes) {
                 let (store, nodes, history) = (&store, &nodes, &history);
                 scope.spawn(move || {
                     let mut random = SplitMix64::new(seed * 100 + thread);
-                    (0..25).map(|_| update(store, nodes, &mut random, history)).sum::<usize>()
+                    (0..25)
+                        .map(|_| update(store, nodes, &mut random, history, escalation))
+                        .sum::<usize>()
                 })
             };
             let threads: Vec<_> = (0..4).map(updater).collect();

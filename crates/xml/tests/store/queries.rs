@@ -6,7 +6,7 @@ use tidegate_engine::TxnOptions;
 use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
 use tidegate_xml::name::QName;
-use tidegate_xml::store::{Document, InnerNodes, LockGranularity, XmlStoreError};
+use tidegate_xml::store::{Document, InnerNodes, LockProtocol, Locking, XmlStoreError};
 use tidegate_xml::tree::{Binding, Kind, Tree};
 use tidegate_xml::xpath::{Environment, Item, Prefixes, Query, Value};
 
@@ -217,8 +217,8 @@ fn walks_through_many_nodes_and_long_texts_find_all(inner: InnerNodes) {
     });
     let text = format!("<r>{}</r>", children.collect::<Vec<_>>().concat());
     load_as(inner, &store, "d", &text).unwrap();
-    for granularity in [LockGranularity::Document, LockGranularity::Nodes] {
-        let transaction = store.begin_locking(granularity, TxnOptions::default());
+    for protocol in [LockProtocol::document(), LockProtocol::mgl(), LockProtocol::tadom()] {
+        let transaction = store.begin_locking(Locking::by(protocol), TxnOptions::default());
         let document = transaction.document("d").unwrap();
         let mut found = [Vec::new(), Vec::new()];
         walked(&document, &Label::document(), &mut found);
