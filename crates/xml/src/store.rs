@@ -541,13 +541,13 @@ impl XmlStore {
     /// with](LockProtocol::goes_with) the new one, the next transaction begins when they have
     /// ended.
     pub fn set_locking(&self, locking: Locking) {
-        *self.locking.lock().unwrap_or_else(PoisonError::into_inner) = locking;
+        *self.locking.lock() = locking;
     }
 
     /// Returns how transactions lock that do not say it themselves.
     #[must_use]
     pub fn locking(&self) -> Locking {
-        self.locking.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.locking.lock().clone()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
