@@ -29,7 +29,7 @@ use tidegate_subject::basex::{self, BasexConnection, BasexSite, Server};
 use tidegate_subject::embedded_xml::{self, AuctionSite, GeneratedText};
 use tidegate_workload::workload::Workload;
 use tidegate_workload::xmark::{AuctionMix, AuctionTransaction, Xmark};
-use tidegate_xml::store::{LoadOptions, LockGranularity, XmlStore, XmlStoreError};
+use tidegate_xml::store::{LoadOptions, LockProtocol, Locking, XmlStore, XmlStoreError};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -45,19 +45,19 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 #[derive(Clone, Copy)]
 struct Setup {
     name: &'static str,
-    locks: LockGranularity,
+    protocol: &'static str,
     durability: Durability,
 }
 
 const OURS: [Setup; 4] = [
-    setup("document lazy", LockGranularity::Document, Durability::Lazy),
-    setup("nodes lazy", LockGranularity::Nodes, Durability::Lazy),
-    setup("document synced", LockGranularity::Document, Durability::Synced),
-    setup("nodes synced", LockGranularity::Nodes, Durability::Synced),
+    setup("document lazy", "document", Durability::Lazy),
+    setup("nodes lazy", "taDOM3+", Durability::Lazy),
+    setup("document synced", "document", Durability::Synced),
+    setup("nodes synced", "taDOM3+", Durability::Synced),
 ];
 
-const fn setup(name: &'static str, locks: LockGranularity, durability: Durability) -> Setup {
-    Setup { name, locks, durability }
+const fn setup(name: &'static str, protocol: &'static str, durability: Durability) -> Setup {
+    Setup { name, protocol, durability }
 }
 
 /// What a run is told.
@@ -171,7 +171,8 @@ fn run_ours(
     let conflicts = AtomicU64::new(0);
     let options = TxnOptions::default().durability(setup.durability);
     let attempt = |transaction: &AuctionTransaction| -> Result<(), XmlStoreError> {
-        let within = store.begin_locking(setup.locks, options);
+        let protocol = LockProtocol::named(setup.protocol).ok_or("no such protocol")?;
+        let within = store.begin_locking(Locking::by(protocol), options);
         site.run(transaction, &within)?;
         within.commit()
     };

@@ -52,9 +52,11 @@ impl Mode {
         Mode(row)
     }
 
-    /// Returns the row of the table, counted from 0, which is below [`MODES_MAX`]. The remainder lets the compiler see that.
+    /// Returns the row of the table, counted from 0.
+    #[must_use]
     pub fn row(self) -> usize {
         debug_assert!(usize::from(self.0) < MODES_MAX, "a mode is a row of a table");
+        // The remainder lets the compiler see that it is below the bound.
         usize::from(self.0) % MODES_MAX
     }
 }

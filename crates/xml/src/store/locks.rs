@@ -12,38 +12,40 @@
 //! nothing. Labels that an update gives are locked when they are known ([`Document::lock_new`]).
 //!
 //! # Protocols
-//! A transaction has a [`LockGranularity`].
+//! A transaction has a [`Locking`]: a [`LockProtocol`], a lock depth, and a rule for escalations.
 //!
-//! | granularity | what is locked |
+//! | protocol | what is locked |
 //! | --- | --- |
-//! | document | the document's tree: S by readers, X by writers |
-//! | nodes | nodes and edges by a [`Protocol`], with intentions on all ancestors |
-//! | nodes to a level | the same; what is deeper is locked by its ancestor on that level |
+//! | `none` | nothing; it only reads |
+//! | `document` | the document's tree: S by readers, X by writers |
+//! | `X` | the root element: SX by readers and writers |
+//! | `MGL`, `taDOM3+` | nodes and edges, with intentions on all ancestors |
 //!
-//! All may be used side by side: who locks nodes has an intention on the tree as well.
+//! All may be used side by side: who locks nodes has an intention on the tree as well. A protocol
+//! is data (`locks/protocols/`, read by `protocol.rs`). Labels and their hierarchy are in the lock
+//! space `xml nodes` of the engine (`space.rs`). The names of ancestors come from the label alone;
+//! the engine locks a path of them in one pass, and knows which steps of it are held. The subtrees
+//! locked last are remembered, so that what is in them is not asked for.
 //!
-//! A protocol is data: modes, and for each [`Action`] the mode on the node, on its parent and on
-//! the ancestors above. [`MGL`] is multi-granularity locking of the study's Section 2. R and X
-//! stand for subtrees, so R on a node covers all reads in it. Labels and their hierarchy are in the
-//! lock space `xml nodes` of the engine. Ancestors come from the label alone. The path locked last
-//! is remembered, so that of a sibling costs nothing, and the subtrees locked last, so that what is
-//! in them is not asked for.
-//!
-//! **Lock depth.** What is below the level of the transaction is locked by its ancestor there, for
-//! a coarser [`Action`], so a protocol needs no table for it. The list of an element is one level
-//! below the element, and so are its edges; the names of attributes are two levels below, in the
-//! attribute root. Transactions of different depths may run side by side.
+//! **Lock depth.** What is below the level of the transaction is locked by its ancestor there, in
+//! the mode that stands for its own, so a protocol needs no table for it. The list of an element is
+//! one level below the element, and so are its edges; the names of attributes are two levels below,
+//! in the attribute root. So who reads that a node just below the depth has no child locks the
+//! subtree. Transactions of different depths may run side by side.
 //!
 //! **Escalation.** The engine counts the requests of a transaction below each node. From
 //! [`LockEscalation::threshold`] on it tries to lock the node in the mode that covers all of them,
 //! without waiting, and gives the locks below back. Edges beside the node are kept.
 //!
+//! **Isolation.** Writers lock to the end at every level. [`TransactionLocks::hold`] says how long
+//! readers do.
+//!
 //! # Example
 //! ```text
-//! T1: next sibling of 1.3    IR document, 1; R 1.3; R edge after 1.3; reads 1.5; R edge before 1.5
-//! T2: insert before 1.5      IX document, 1; X edge before 1.5 waits for T1
-//! T2: insert after 1.5       IX document, 1; X edge after 1.5, ... goes on
-//! T3, to level 0: content of 1.3.3        IR document; R 1 waits for T2
+//! T1: next sibling of 1.3    IR document, 1; NR 1.3, edge after 1.3; reads 1.5; NR edge before 1.5
+//! T2: insert before 1.5      IX document, CX 1; NX edge before 1.5 waits for T1
+//! T2: insert after 1.5       IX document, CX 1; NX edge after 1.5, ... goes on
+//! T3, to level 0: content of 1.3.3        IR document; SR 1 waits for T2
 //! ```
 //!
 //! # Decisions
@@ -60,12 +62,13 @@
 //!   of the parent, so it locks the parent's subtree.
 //! * **Lists labelled anew** are locked as subtrees, X.
 //! * **Levels** are counted as labels count them, so the root element is on level 0. The document
-//!   node is above them and is never locked by escalation: [`LockGranularity::Document`] does that.
-//! * **Escalation is the store's**, not a transaction's: a lock space has one answer for all.
+//!   node is above them and is never locked by escalation.
+//! * **X and indexes.** An index is asked under the lock on the root element, as all is by X.
 //!
 //! # Limits
-//! * There is no other protocol than [`MGL`] yet.
 //! * Who asks for the parent of a node reads nothing of it: the label says which it is.
+//! * At read committed and at repeatable read a list or a subtree that is read at once stays locked
+//!   to the end of the transaction.
 
 mod claims;
 mod figures;
@@ -248,16 +251,15 @@ impl TransactionLocks {
     /// Returns how long a lock is held.
     fn hold(&self, action: Action) -> Hold {
         let is_gap = action == Action::ReadEdge;
-        match (self.isolation, action) {
-            _ if !action.is_read() => Hold::Transaction,
-            (Isolation::Serializable, _) => Hold::Transaction,
-            (Isolation::ReadUncommitted, _) => Hold::Never,
-            (Isolation::RepeatableRead, _) if is_gap => Hold::Operation,
-            (Isolation::ReadCommitted, Action::ReadNode) => Hold::Operation,
-            (Isolation::ReadCommitted, _) if is_gap => Hold::Operation,
-            // Who reads a list or a subtree reads all of it under one lock.
-            (Isolation::ReadCommitted | Isolation::RepeatableRead, _) => Hold::Transaction,
-        }
+        let is_short = match self.isolation {
+            _ if !action.is_read() => false,
+            Isolation::ReadUncommitted => return Hold::Never,
+            // Who reads a list or a subtree reads all of it under one lock, which stays.
+            Isolation::ReadCommitted => is_gap || action == Action::ReadNode,
+            Isolation::RepeatableRead => is_gap,
+            Isolation::Serializable => false,
+        };
+        if is_short { Hold::Operation } else { Hold::Transaction }
     }
 }
 
@@ -496,6 +498,10 @@ impl Document<'_> {
             Access::Read => Action::RelyOnClasses,
             Access::Write => Action::AddClass,
         };
+        // Who locks the root element alone has it before the document is asked through an index.
+        if access == Access::Read && self.protocol().depth_max() == Some(0) {
+            self.lock_for(Action::ReadSubtree, Target::Node(&Label::root()))?;
+        }
         self.lock_for(action, Target::Classes)
     }
 

@@ -1,9 +1,9 @@
 //! Lock protocols as data: modes of a tree, and which of them is asked for what.
 //!
 //! # Mechanism
-//! A protocol is a text. It says in which mode each [`Action`] locks, and of which [`TreeModes`] the
-//! modes are. Those say of each mode what they say of two in any lock table, which go together and
-//! what they make together, and three things more, because nodes contain each other:
+//! A protocol is a text. It says in which mode each [`Action`] locks, and of which [`TreeModes`]
+//! the modes are. Those say which two modes go together and what two make together, as every lock
+//! table does, and three things more of each, because nodes contain each other:
 //!
 //! | column | meaning |
 //! | --- | --- |
@@ -189,8 +189,8 @@ impl TreeModes {
         let [held, other, granted, above] =
             [held, other, granted, above].map(|mode| self.table.name(mode));
         Err(ProtocolError::Contradiction(format!(
-            "{held} grants {granted} to children, which does not go with {other} there; but {above}, \
-             which {other} needs above, goes with {held}"
+            "{held} grants {granted} to children, which does not go with {other} there; but \
+             {above}, which {other} needs above, goes with {held}"
         )))
     }
 
