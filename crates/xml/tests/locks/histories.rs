@@ -11,12 +11,15 @@ use std::num::NonZeroU32;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tidegate_engine::TxnError;
+use tidegate_engine::lock::LockError;
 use tidegate_random::SplitMix64;
 use tidegate_xml::label::Label;
 use tidegate_xml::store::{
-    Document, InnerNodes, LockEscalation, Place, XmlStore, XmlStoreError, XmlTransaction,
+    Document, EscalationReading, InnerNodes, LockEscalation, Place, XmlStore, XmlStoreError,
+    XmlTransaction,
 };
 
 use super::model::{DOCUMENT, Model};
@@ -42,6 +45,7 @@ fn escalations() -> [Option<LockEscalation>; 3] {
         policy.map(|(requests, gain)| LockEscalation {
             requests,
             gain_percent: NonZeroU32::new(gain).unwrap(),
+            reading: EscalationReading::default(),
         })
     })
 }
@@ -66,7 +70,7 @@ enum End {
 #[derive(Debug)]
 struct Ended {
     number: u64,
-    setting: Setting,
+    setting: String,
     end: End,
     events: Vec<Event>,
 }
@@ -74,16 +78,32 @@ struct Ended {
 /// What the threads of a history share.
 struct Stage<'s> {
     store: &'s XmlStore,
+    /// What transactions draw from; if it is empty, they lock as the store says.
     settings: &'s [Setting],
     /// Labels of nodes, also of some that were deleted.
     labels: Mutex<Vec<Label>>,
     numbers: AtomicU64,
     ended: Mutex<Vec<Ended>>,
+    /// The longest time that a transaction waited to begin, in microseconds.
+    longest_wait: AtomicU64,
+    /// The longest time that one took from then on, in microseconds.
+    longest_run: AtomicU64,
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap()
+}
+
+/// Asserts that an operation ended because of a deadlock.
+fn assert_deadlock(error: &XmlStoreError) {
+    let is_deadlock =
+        matches!(error, XmlStoreError::Engine(TxnError::Conflict(LockError::Deadlock)));
+    assert!(is_deadlock, "{error}");
 }
 
 /// Counts of one history or of several.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+pub(crate) struct Counts {
     commits: usize,
     rollbacks: usize,
     conflicts: usize,
@@ -91,6 +111,22 @@ struct Counts {
     refused: usize,
     escalations: u64,
     waits: u64,
+    longest_wait_us: u64,
+    longest_run_us: u64,
+}
+
+impl Counts {
+    fn add(&mut self, more: &Counts) {
+        self.commits += more.commits;
+        self.rollbacks += more.rollbacks;
+        self.conflicts += more.conflicts;
+        self.operations += more.operations;
+        self.refused += more.refused;
+        self.escalations += more.escalations;
+        self.waits += more.waits;
+        self.longest_wait_us = self.longest_wait_us.max(more.longest_wait_us);
+        self.longest_run_us = self.longest_run_us.max(more.longest_run_us);
+    }
 }
 
 fn one_of<T: Copy>(random: &mut SplitMix64, all: &[T]) -> T {
@@ -225,7 +261,7 @@ fn act(
     let document = match opened {
         Ok(document) => document,
         Err(error) => {
-            assert!(error.is_retryable(), "{error}");
+            assert_deadlock(&error);
             return (Vec::new(), true);
         }
     };
@@ -238,7 +274,7 @@ fn act(
             actor.events.push(Event::Savepoint);
         }
         if let Err(error) = actor.act() {
-            assert!(error.is_retryable(), "{error}");
+            assert_deadlock(&error);
             return (actor.events, true);
         }
         if let Some(savepoint) = savepoint.take_if(|_| actor.random.next_chance(0.4)) {
@@ -253,8 +289,15 @@ fn act(
 
 impl Stage<'_> {
     fn transaction(&self, random: &mut SplitMix64) {
-        let setting = one_of(random, self.settings);
-        let transaction = setting.begin(self.store);
+        let begun = Instant::now();
+        let (transaction, setting) = if self.settings.is_empty() {
+            (self.store.begin(), "as the store says".to_owned())
+        } else {
+            let escalation = one_of(random, &escalations());
+            let setting = Setting { escalation, ..one_of(random, self.settings) };
+            (setting.begin(self.store), setting.to_string())
+        };
+        let admitted = Instant::now();
         let known = self.labels.lock().unwrap().clone();
         let (events, is_conflict) = act(&transaction, random, known);
         let end = if is_conflict {
@@ -272,6 +315,8 @@ impl Stage<'_> {
         } else {
             drop(transaction);
         }
+        self.longest_wait.fetch_max(micros(admitted - begun), Ordering::Relaxed);
+        self.longest_run.fetch_max(micros(admitted.elapsed()), Ordering::Relaxed);
         self.ended.lock().unwrap().push(Ended { number, setting, end, events });
     }
 
@@ -334,12 +379,18 @@ fn print_history(ended: &[Ended], last: u64) {
     }
 }
 
-/// Runs one history of transactions that draw from these settings, and checks it.
-fn check(seed: u64, settings: &[Setting], name: &str) -> Counts {
+/// Runs one history of transactions that draw from these settings, and checks it. If there are no
+/// settings, they lock as the store says, and `exchange` changes that meanwhile.
+fn check(
+    seed: u64,
+    settings: &[Setting],
+    transactions: usize,
+    exchange: Option<&(dyn Fn(&XmlStore) + Sync)>,
+    name: &str,
+) -> Counts {
     let inner_nodes = if seed % 4 == 3 { InnerNodes::Virtual } else { InnerNodes::Stored };
     let options = options(Duration::from_secs(60));
     let (store, mut model) = store_of(TEXT, &INDEXES, inner_nodes, &options);
-    store.set_lock_escalation(escalations()[usize::try_from(seed / 4 % 3).unwrap()]);
     let labels = model.below(DOCUMENT).into_iter().skip(1).map(|id| model.label(id).clone());
     let stage = Stage {
         store: &store,
@@ -347,16 +398,23 @@ fn check(seed: u64, settings: &[Setting], name: &str) -> Counts {
         labels: Mutex::new(labels.collect()),
         numbers: AtomicU64::new(0),
         ended: Mutex::default(),
+        longest_wait: AtomicU64::new(0),
+        longest_run: AtomicU64::new(0),
     };
     thread::scope(|scope| {
+        let exchanging = exchange.map(|exchange| scope.spawn(|| exchange(&store)));
         for number in 0..THREADS {
             let stage = &stage;
             scope.spawn(move || {
                 let mut random = SplitMix64::new(seed * THREADS + number);
-                (0..TRANSACTIONS).for_each(|_| stage.transaction(&mut random));
+                (0..transactions).for_each(|_| stage.transaction(&mut random));
             });
         }
+        if let Some(exchanging) = exchanging {
+            exchanging.join().unwrap();
+        }
     });
+    let times = [stage.longest_wait.into_inner(), stage.longest_run.into_inner()];
     let mut ended = stage.ended.into_inner().unwrap();
     ended.sort_by_key(|one| one.number);
     let case = format!("{name}, seed {seed}");
@@ -376,6 +434,7 @@ fn check(seed: u64, settings: &[Setting], name: &str) -> Counts {
     assert_eq!((locks.held, locks.waiting, locks.timeouts), (0, 0, 0), "{case}");
     counts.escalations = store.node_lock_statistics().escalations;
     counts.waits = locks.waits;
+    [counts.longest_wait_us, counts.longest_run_us] = times;
     counts
 }
 
@@ -401,14 +460,8 @@ fn check_mixes(count: u64) {
     for (name, settings) in mixes() {
         let mut all = Counts::default();
         for seed in seeds(0..count) {
-            let counts = check(seed, &settings, &name);
-            all.commits += counts.commits;
-            all.rollbacks += counts.rollbacks;
-            all.conflicts += counts.conflicts;
-            all.operations += counts.operations;
-            all.refused += counts.refused;
-            all.escalations += counts.escalations;
-            all.waits += counts.waits;
+            let counts = check(seed, &settings, TRANSACTIONS, None, &name);
+            all.add(&counts);
             if (seed + 1) % 500 == 0 {
                 println!("{name}: {} seeds, {all:?}", seed + 1);
             }
@@ -420,11 +473,43 @@ fn check_mixes(count: u64) {
 
 #[test]
 fn histories_are_serializable() {
-    check_mixes(40);
+    check_mixes(20);
 }
 
 #[test]
 #[ignore = "soak: minutes for 5,000 histories of each two protocols"]
 fn many_histories_are_serializable() {
     check_mixes(5_000);
+}
+
+/// Exchanges the protocol while transactions run that lock as the store says.
+fn check_exchanges(count: u64, exchanges: usize) {
+    let mut all = Counts::default();
+    for seed in seeds(0..count) {
+        let exchange = |store: &XmlStore| {
+            let mut random = SplitMix64::new(seed);
+            for _ in 0..exchanges {
+                let protocol = one_of(&mut random, &Protocol::ALL);
+                let setting = one_of(&mut random, &protocol.depths());
+                let escalation = one_of(&mut random, &escalations());
+                store.set_locking(Setting { escalation, ..setting }.locking());
+                thread::sleep(Duration::from_micros(u64::from(random.next_below(2_000))));
+            }
+        };
+        let counts = check(seed, &[], 4 * TRANSACTIONS, Some(&exchange), "exchange");
+        all.add(&counts);
+    }
+    println!("{exchanges} exchanges in each of {count} seeds: {all:?}");
+    assert!(all.commits > 0 && all.waits > 0);
+}
+
+#[test]
+fn exchanges_under_load_lose_nothing() {
+    check_exchanges(6, 10);
+}
+
+#[test]
+#[ignore = "soak: a minute for 100 exchanges of the protocol in each of 50 histories"]
+fn many_exchanges_under_load_lose_nothing() {
+    check_exchanges(50, 100);
 }

@@ -10,6 +10,7 @@
 
 mod footprint;
 mod histories;
+mod isolation;
 mod model;
 mod pairs;
 mod protocols;

@@ -2,60 +2,88 @@
 
 use std::fmt;
 
-use tidegate_engine::TxnOptions;
-use tidegate_xml::store::{LockGranularity, XmlStore, XmlTransaction};
+use tidegate_engine::{Isolation, TxnOptions};
+use tidegate_xml::store::{LockEscalation, LockProtocol, Locking, XmlStore, XmlTransaction};
 
 /// A lock protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Protocol {
     /// The document as a whole, shared or exclusive.
     Document,
+    /// The root element, exclusive, for readers, too.
+    X,
     /// Multi-granularity locks on nodes.
     Mgl,
+    /// `taDOM3+`.
+    Tadom,
 }
 
 /// What a transaction locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) protocol: Protocol,
     /// The lock depth; `None` is unbounded.
     pub(crate) depth: Option<u32>,
+    pub(crate) escalation: Option<LockEscalation>,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Protocol; 2] = [Protocol::Document, Protocol::Mgl];
+    pub(crate) const ALL: [Protocol; 4] =
+        [Protocol::Document, Protocol::X, Protocol::Mgl, Protocol::Tadom];
 
     /// Returns the protocol without a bound of depth.
     pub(crate) const fn unbounded(self) -> Setting {
-        Setting { protocol: self, depth: None }
+        Setting { protocol: self, depth: None, escalation: None }
     }
 
-    /// Returns the protocol at each lock depth from 0 to 4 and without a bound.
+    /// Returns the protocol at each lock depth from 0 to 4 and without a bound. Where there is one
+    /// lock only, there are no depths.
     pub(crate) fn depths(self) -> Vec<Setting> {
-        let at = |depth| Setting { protocol: self, depth };
-        if self == Protocol::Document {
-            return vec![at(None)];
+        let at = |depth| Setting { depth, ..self.unbounded() };
+        match self {
+            Protocol::Document | Protocol::X => vec![at(None)],
+            _ => (0..=4).map(Some).chain([None]).map(at).collect(),
         }
-        (0..=4).map(Some).chain([None]).map(at).collect()
+    }
+
+    fn protocol(self) -> LockProtocol {
+        match self {
+            Protocol::Document => LockProtocol::document(),
+            Protocol::X => LockProtocol::x(),
+            Protocol::Mgl => LockProtocol::mgl(),
+            Protocol::Tadom => LockProtocol::tadom(),
+        }
     }
 }
 
 impl Setting {
+    pub(crate) fn to_depth(self, depth: u32) -> Setting {
+        Setting { depth: Some(depth), ..self }
+    }
+
+    pub(crate) fn locking(self) -> Locking {
+        let Setting { protocol, depth, escalation } = self;
+        Locking { depth, escalation, ..Locking::by(protocol.protocol()) }
+    }
+
     pub(crate) fn begin(self, store: &XmlStore) -> XmlTransaction<'_> {
-        let granularity = match (self.protocol, self.depth) {
-            (Protocol::Document, _) => LockGranularity::Document,
-            (Protocol::Mgl, None) => LockGranularity::Nodes,
-            (Protocol::Mgl, Some(depth)) => LockGranularity::NodesToLevel(depth),
-        };
-        store.begin_locking(granularity, TxnOptions::default())
+        self.begin_as(store, Isolation::Serializable)
+    }
+
+    pub(crate) fn begin_as(self, store: &XmlStore, isolation: Isolation) -> XmlTransaction<'_> {
+        store.begin_locking(self.locking(), TxnOptions::default().isolation(isolation))
     }
 }
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.depth {
-            None => write!(f, "{:?}", self.protocol),
-            Some(depth) => write!(f, "{:?} to {depth}", self.protocol),
+        write!(f, "{:?}", self.protocol)?;
+        if let Some(depth) = self.depth {
+            write!(f, " to {depth}")?;
+        }
+        match self.escalation {
+            Some(escalation) => write!(f, " escalating from {}", escalation.requests),
+            None => Ok(()),
         }
     }
 }
