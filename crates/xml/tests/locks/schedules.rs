@@ -200,10 +200,6 @@ fn named_schedules_wait_or_go_on() {
     let all = scene.schedules().into_iter().chain(scene.more_schedules());
     for Schedule { name, first, second, then, depth } in all {
         for protocol in Protocol::ALL {
-            if protocol == Protocol::X && name == "another id" {
-                // What asks an index only and finds nothing locks no node.
-                continue;
-            }
             let holder = Setting { depth, ..protocol.unbounded() };
             let at_two = protocol.unbounded().to_depth(2);
             let expected = then[column(protocol)];
