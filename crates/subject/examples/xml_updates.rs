@@ -170,9 +170,10 @@ fn run_ours(
 ) -> Outcome<(f64, u64)> {
     let conflicts = AtomicU64::new(0);
     let options = TxnOptions::default().durability(setup.durability);
+    let protocol = LockProtocol::named(setup.protocol).ok_or("there is no such protocol")?;
+    let locking = Locking::by(protocol);
     let attempt = |transaction: &AuctionTransaction| -> Result<(), XmlStoreError> {
-        let protocol = LockProtocol::named(setup.protocol).ok_or("no such protocol")?;
-        let within = store.begin_locking(Locking::by(protocol), options);
+        let within = store.begin_locking(locking.clone(), options);
         site.run(transaction, &within)?;
         within.commit()
     };

@@ -488,7 +488,8 @@ impl XmlStore {
     /// serializable.
     ///
     /// Two transactions that update items of one list beside each other, the second of which locks
-    /// items as a whole:
+    /// items as a whole. They know the items from before: who reads the list keeps others from
+    /// changing it.
     ///
     /// ```
     /// # use std::ops::ControlFlow;
@@ -504,11 +505,15 @@ impl XmlStore {
     /// # let store = XmlStore::open_or_create(parent.path().join("shop"))?;
     /// # let text = &b"<shop><item/><item/></shop>"[..];
     /// # store.load("shop", DocumentOptions::default(), text, |_| ControlFlow::Continue(()))?;
+    /// # let before = store.begin();
+    /// # let list = before.document("shop")?;
+    /// # let items: Vec<Label> = list.children(&Label::root())?.collect::<Result<_, _>>()?;
+    /// # drop(list);
+    /// # drop(before);
     /// let by_nodes = Locking::by(LockProtocol::tadom()).escalating(LockEscalation::MODERATE);
     /// let one = store.begin_locking(by_nodes.clone(), TxnOptions::default());
     /// let other = store.begin_locking(by_nodes.to_depth(1), TxnOptions::default());
     /// let (shop, same) = (one.document("shop")?, other.document("shop")?);
-    /// let items: Vec<Label> = shop.children(&Label::root())?.collect::<Result<_, _>>()?;
     /// let sold = QName::local("sold");
     /// shop.insert(&Place::Last(items[0].clone()), NewNode::Element(&sold))?;
     /// same.insert(&Place::Last(items[1].clone()), NewNode::Element(&sold))?;

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::io::BufRead;
 
 use super::load::{Builder, Made};
-use super::locks::Access;
 use super::update::{Gap, Place, check_child, not_possible};
 use super::{Document, XmlStoreError};
 use crate::label::Label;
@@ -65,10 +64,7 @@ impl Document<'_> {
         text: impl BufRead,
         followed: &[&RefCell<Label>],
     ) -> Result<Vec<Label>, XmlStoreError> {
-        let _operation = self.begin(|| {
-            self.lock_classes(Access::Write)?;
-            self.lock_place(place, true)
-        })?;
+        let _operation = self.begin(|| self.lock_place(place, true))?;
         let gap = self.gap(place)?;
         self.atomically(|| {
             let gap = self.with_room(gap, followed, |gap, _| Ok(gap.clone()))?;
@@ -88,10 +84,7 @@ impl Document<'_> {
         element: &Label,
         text: impl BufRead,
     ) -> Result<Vec<Label>, XmlStoreError> {
-        let _operation = self.begin(|| {
-            self.lock_classes(Access::Write)?;
-            self.lock_subtree(element)
-        })?;
+        let _operation = self.begin(|| self.lock_subtree(element))?;
         if *element == Label::document() {
             return Err(not_possible(element, "set the content of its root element instead"));
         }
@@ -106,7 +99,8 @@ impl Document<'_> {
     fn insert_events(&self, gap: &Gap, text: impl BufRead) -> Result<Vec<Label>, XmlStoreError> {
         let parent = (&gap.parent, self.class_of(&gap.parent)?);
         let neighbours = (gap.left.as_ref(), gap.right.as_ref());
-        let mut builder = Builder::fragment(self.store, &self.stored, parent, neighbours);
+        let named = Box::new(|kind, above, name: &_| self.named(kind, above, name));
+        let mut builder = Builder::fragment(self.store, &self.stored, parent, neighbours, named);
         let mut reader = XmlReader::fragment(text, &self.namespaces_in_scope(&gap.parent)?);
         let mut inserted = Vec::new();
         while let Some(event) = reader.next_event()? {

@@ -46,6 +46,10 @@ pub(super) struct Made {
     pub(super) is_inner: bool,
 }
 
+/// Makes the record of a kind, below a class, with a name, and locks what it needs for that.
+pub(super) type FragmentNamed<'a> =
+    Box<dyn Fn(RecordKind, Pcr, &QName) -> Result<Record, XmlStoreError> + 'a>;
+
 /// Makes records of the events of a document or a fragment.
 pub(super) struct Builder<'a> {
     store: &'a XmlStore,
@@ -61,6 +65,8 @@ pub(super) struct Builder<'a> {
     prolog: Option<Vec<Record>>,
     /// An element that has begun, until something is below it or it ends.
     begun: Option<(Label, Record)>,
+    /// How a record with a name is made for a fragment. `None` for a document.
+    fragment_named: Option<FragmentNamed<'a>>,
     /// `None` for a fragment, which is too short for a table to pay.
     known: Option<KnownClasses>,
     ready: VecDeque<Made>,
@@ -78,6 +84,7 @@ impl<'a> Builder<'a> {
             text: String::new(),
             prolog: Some(Vec::new()),
             begun: None,
+            fragment_named: None,
             known: Some(KnownClasses::default()),
             ready: VecDeque::new(),
             nodes: 0,
@@ -90,10 +97,13 @@ impl<'a> Builder<'a> {
         stored: &'a Stored,
         (parent, pcr): (&Label, Pcr),
         (left, right): (Option<&Label>, Option<&Label>),
+        named: FragmentNamed<'a>,
     ) -> Builder<'a> {
         let parent = Open { label: parent.clone(), pcr, last: left.cloned() };
         let (open, right) = (vec![parent], right.cloned());
-        Builder { open, right, prolog: None, known: None, ..Builder::new(store, stored) }
+        let fragment_named = Some(named);
+        let builder = Builder::new(store, stored);
+        Builder { open, right, prolog: None, known: None, fragment_named, ..builder }
     }
 
     /// Returns the nodes that the events so far have made, and forgets them.
@@ -206,7 +216,10 @@ impl<'a> Builder<'a> {
         above: Pcr,
         name: &Arc<QName>,
     ) -> Result<Record, XmlStoreError> {
-        let make = || self.store.named(self.stored, kind, above, name);
+        let make = || match &self.fragment_named {
+            Some(named) => named(kind, above, name),
+            None => self.store.named(self.stored, kind, above, name),
+        };
         match &mut self.known {
             Some(known) => known.record(kind, above, name, make),
             None => make(),

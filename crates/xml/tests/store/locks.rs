@@ -555,7 +555,8 @@ fn update(
 
 both! {
     /// Concurrent updaters of all protocols and several depths leave what one after the other
-    /// leave, in the order of their commits. In every second run nodes escalate after a few requests.
+    /// leave, in the order of their commits. In every second run nodes escalate after a few
+    /// requests.
     histories_are_serial
 }
 

@@ -584,3 +584,104 @@ static BUILT_IN: LazyLock<([LockProtocol; 3], Arc<TreeModes>)> = LazyLock::new(|
     };
     (protocols.map(read), modes)
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODES: &str = include_str!("protocols/tadom3plus.modes");
+    const REQUESTS: &str = include_str!("protocols/tadom3plus.protocol");
+
+    /// `taDOM3+` with its tables in one text, changed.
+    fn changed(from: &str, to: &str) -> Result<LockProtocol, ProtocolError> {
+        let text = REQUESTS.replace("modes taDOM3+", "modes changed") + MODES;
+        assert!(from.is_empty() || text.contains(from), "{from} is in the text");
+        LockProtocol::parse(&text.replacen(from, to, 1))
+    }
+
+    #[test]
+    fn protocols_have_their_names_and_go_with_each_other() {
+        for name in LockProtocol::NAMES {
+            let protocol = LockProtocol::named(&name.to_lowercase()).expect("it is known");
+            assert_eq!(protocol.name(), name);
+            assert!(protocol.goes_with(&LockProtocol::tadom()), "{name}");
+        }
+        assert_eq!(LockProtocol::named("taDOM2"), None);
+        let own = changed("", "").expect("the files are right");
+        assert!(!own.goes_with(&LockProtocol::tadom()));
+    }
+
+    /// The file has Figure 2 of the study, and the cells of the published table are counted here.
+    #[test]
+    fn there_are_twenty_modes() {
+        let modes = LockProtocol::tadom();
+        let TreeModes { table, rows, .. } = &**modes.modes();
+        assert_eq!((table.len(), rows.len()), (20, 20));
+        let pairs = || table.modes().flat_map(|one| table.modes().map(move |other| (one, other)));
+        let goes = |pair: &(Mode, Mode)| table.is_compatible(pair.0, pair.1);
+        assert_eq!(pairs().filter(goes).count(), 127);
+        // A node that is held in an update mode and in an intention to write needs CX above, which
+        // neither of the two does.
+        let cx = table.mode("CX").expect("there is one");
+        let derived = pairs().filter(|&(one, other)| {
+            let needs = |mode| table.covers(modes.modes().above(mode), cx);
+            needs(table.convert(one, other)) && !needs(one) && !needs(other)
+        });
+        assert_eq!(derived.count(), 64);
+    }
+
+    #[test]
+    fn mgl_is_eight_modes_and_never_reads_by_an_intention() {
+        let protocol = LockProtocol::mgl();
+        let TreeModes { table, .. } = &**protocol.modes();
+        let asked = Action::ALL.iter().map(|(action, _)| protocol.mode(*action));
+        let mut reached: Vec<Mode> = asked.collect();
+        assert!(reached.iter().all(|mode| !["IR", "NR"].contains(&table.name(*mode))));
+        let mut at = 0;
+        while at < reached.len() {
+            let mode = reached[at];
+            let made = reached[..=at].iter().map(|other| table.convert(mode, *other));
+            let more: Vec<Mode> =
+                made.chain([protocol.modes().above(mode), protocol.modes().whole(mode)]).collect();
+            for mode in more {
+                if !reached.contains(&mode) {
+                    reached.push(mode);
+                }
+            }
+            at += 1;
+            reached.dedup();
+        }
+        let mut names: Vec<&str> = reached.iter().map(|mode| table.name(*mode)).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names, ["CX", "IR", "IX", "SR", "SRCX", "SRIX", "SU", "SX"]);
+    }
+
+    #[test]
+    fn a_protocol_that_breaks_a_law_is_refused() {
+        for (from, to, expected) in [
+            // The two published cells that are wrong.
+            ("NRIX IX    -     SX", "NRIX IX NR SX", "NRIX grants NR to children"),
+            ("NU   NU   NX   NX   NU ", "NU   NU   NX   NX   NR ", "gives NR"),
+            ("SX   CX    SX    SX", "SX IX SX SX", "IX, which SX needs above, goes with"),
+            ("NR   IR    -     LR", "NR IR - NR", "NR stands for NR on children"),
+            ("LR   IR    NR    SR", "LR IR - SR", "LR stands for NR on children"),
+            ("IR +  +  +  -  -", "IR +  +  +  +  -", "IR beside SU is + in [core] alone"),
+            ("read-node        NR", "read-node        IR", "read-node goes with write-node"),
+            ("read-children    LR", "read-children    NR", "read-children goes with write-"),
+            ("read-subtree     SR", "read-subtree     LR", "does not grant read-subtree"),
+            ("write-edge       NX", "write-edge       ZX", "\"ZX\" is no mode"),
+            ("write-edge       NX", "", "`write-edge` in [requests] is missing"),
+            ("[modes]", "[notes]", "a section [modes] is missing"),
+            ("protocol taDOM3+", "", "`protocol NAME` is missing"),
+            ("protocol taDOM3+", "protocol taDOM3+\ndepth few", "\"few\" is no lock depth"),
+            ("protocol taDOM3+", "protocol", "is no pair of words"),
+        ] {
+            let error = changed(from, to).expect_err(from).to_string();
+            assert!(error.contains(expected), "{from} to {to}: {error}");
+        }
+        let unknown = REQUESTS.replace("modes taDOM3+", "modes taDOM2");
+        let error = LockProtocol::parse(&unknown).expect_err("there are none").to_string();
+        assert!(error.contains("modes taDOM2 are not known"), "{error}");
+    }
+}
