@@ -13,8 +13,8 @@
 //! | side | what it is |
 //! | --- | --- |
 //! | `basex` | `BaseX`, a query each over a connection for each client |
-//! | `LOCKS lazy` | the store, which writes and syncs its log behind the commit |
-//! | `LOCKS synced` | the store, which syncs its log before a commit returns |
+//! | `PROTOCOL lazy` | the store, which writes and syncs its log behind the commit |
+//! | `PROTOCOL synced` | the store, which syncs its log before a commit returns |
 
 #![expect(clippy::print_stdout, reason = "printing measurements is what the program is for")]
 
@@ -49,11 +49,13 @@ struct Setup {
     durability: Durability,
 }
 
-const OURS: [Setup; 4] = [
+const OURS: [Setup; 6] = [
     setup("document lazy", "document", Durability::Lazy),
-    setup("nodes lazy", "taDOM3+", Durability::Lazy),
+    setup("MGL lazy", "MGL", Durability::Lazy),
+    setup("taDOM3+ lazy", "taDOM3+", Durability::Lazy),
     setup("document synced", "document", Durability::Synced),
-    setup("nodes synced", "taDOM3+", Durability::Synced),
+    setup("MGL synced", "MGL", Durability::Synced),
+    setup("taDOM3+ synced", "taDOM3+", Durability::Synced),
 ];
 
 const fn setup(name: &'static str, protocol: &'static str, durability: Durability) -> Setup {

@@ -18,6 +18,7 @@
 //! | `auctions.rs` | Place Bid, Read Seller Info |
 //! | `persons.rs` | Register, Change User Info |
 //! | `items.rs` | Check Mails, Read Item, Add Mail, Add Item |
+//! | `claims.rs` | what preventive transactions lock before they read |
 //! | `models.rs` | which children elements have, in which order |
 //! | `check.rs` | consistency |
 //! | `generated.rs` | the document as it is generated, to load it |
@@ -29,6 +30,7 @@
 
 mod auctions;
 mod check;
+mod claims;
 mod generated;
 mod items;
 pub(crate) mod models;
@@ -75,6 +77,8 @@ struct EntryLabels {
     closed_auctions: Vec<Label>,
     persons: Vec<Label>,
     items: Vec<Label>,
+    /// Those of the items, in the same order.
+    mailboxes: Vec<Label>,
 }
 
 /// An auction site in a document of a store.
@@ -124,7 +128,14 @@ impl AuctionSite {
             closed_auctions: elements(document, "closed_auction")?,
             persons: elements(document, "person")?,
             items: elements(document, "item")?,
+            mailboxes: elements(document, "mailbox")?,
         };
+        let mut all = entries.items.iter().zip(&entries.mailboxes);
+        if entries.items.len() != entries.mailboxes.len()
+            || all.any(|(item, mailbox)| mailbox.parent().as_ref() != Some(item))
+        {
+            return Err(not_generated(&Label::root()));
+        }
         let one = |name| -> Result<Label, XmlStoreError> {
             let mut found = elements(document, name)?;
             if found.len() == 1 {
@@ -238,6 +249,11 @@ impl AuctionSite {
         };
         transaction.commit()?;
         Ok(conditions)
+    }
+
+    /// Returns the mailbox of the item of this number.
+    fn mailbox(&self, list: EntryList, number: usize) -> Option<&Label> {
+        self.entries.mailboxes.get(number).filter(|_| list == EntryList::Items)
     }
 
     /// Returns the labels of the things at which transactions enter, and the name of their element.

@@ -2,7 +2,7 @@
 
 use tidegate_workload::xmark::{NewBid, cents_of, money};
 use tidegate_xml::label::Label;
-use tidegate_xml::store::{Place, XmlStoreError};
+use tidegate_xml::store::{Claim, Place, XmlStoreError};
 use tidegate_xml::tree::Tree;
 
 use super::visit::{Visit, not_generated};
@@ -54,6 +54,7 @@ impl Visit<'_, '_> {
         let seller = self.child(&auction, "seller")?;
         let id = self.attribute(&seller, "person")?;
         let person = self.by_id("person", &id)?;
+        self.claim(Claim::ReadSubtree(&person))?;
         let mut read = vec![id];
         for child in self.children(&person)? {
             let child = child?;

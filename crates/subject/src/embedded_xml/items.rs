@@ -2,7 +2,7 @@
 
 use tidegate_workload::xmark::{NewItem, NewMail, REGIONS, money};
 use tidegate_xml::label::Label;
-use tidegate_xml::store::XmlStoreError;
+use tidegate_xml::store::{Claim, XmlStoreError};
 use tidegate_xml::tree::Tree;
 
 use super::visit::Visit;
@@ -63,6 +63,8 @@ impl Visit<'_, '_> {
     pub(super) fn add_item(&self, item: &NewItem) -> Result<Vec<String>, XmlStoreError> {
         let region = REGIONS.iter().position(|region| *region == item.region);
         let region = &self.site.regions[region.expect("it is drawn from the regions")];
+        self.claim(Claim::Append(region))?;
+        self.claim(Claim::Append(&self.site.open_auctions))?;
         let new = self.append_behind_last(region, "item")?;
         self.fill_item(&new, item)?;
         let auction = self.append_behind_last(&self.site.open_auctions, "open_auction")?;

@@ -2,7 +2,7 @@
 
 use tidegate_workload::xmark::{NewPerson, PersonAddress, PersonInfo, PersonProfile};
 use tidegate_xml::label::Label;
-use tidegate_xml::store::{Place, XmlStoreError};
+use tidegate_xml::store::{Claim, Place, XmlStoreError};
 
 use super::models::{ADDRESS, ContentModel, PERSON, PROFILE};
 use super::visit::Visit;
@@ -37,6 +37,7 @@ impl Visit<'_, '_> {
     /// Appends a person.
     pub(super) fn register(&self, person: &NewPerson) -> Result<Vec<String>, XmlStoreError> {
         let NewPerson { id, name, email, info } = person;
+        self.claim(Claim::Append(&self.site.people))?;
         let new = self.append_behind_last(&self.site.people, "person")?;
         self.set_attribute(&new, "id", &format!("person{id}"))?;
         self.append_leaf(&new, "name", name)?;

@@ -142,13 +142,16 @@ impl<'d, 't> Visit<'d, 't> {
         found.and_then(|attribute| attribute.owner()).ok_or(dangling)
     }
 
-    /// Enters at a random node: draws, and looks whether it is there; if it is gone, draws again.
+    /// Enters at a random node: draws, claims what it will need if it is preventive, and looks
+    /// whether the node is there; if it is gone, draws again.
     pub(super) fn enter(&self) -> Result<Label, XmlStoreError> {
         let list = self.transaction.entry_list();
         let list: EntryList = list.ok_or_else(|| not_generated(&Label::root()))?;
         let (labels, name) = self.site.entries(list);
         for quantile in self.transaction.entry.quantiles().take(DRAWS) {
-            let Some(label) = labels.get(quantile.index(labels.len())) else { break };
+            let number = quantile.index(labels.len());
+            let Some(label) = labels.get(number) else { break };
+            self.claim_entry((list, number), label)?;
             match self.is_named(label, name) {
                 Ok(true) => return Ok(label.clone()),
                 Ok(false) | Err(XmlStoreError::NoSuchNode(_)) => {}

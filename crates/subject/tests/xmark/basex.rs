@@ -37,7 +37,7 @@ fn transactions_read_and_write_the_same_as_on_the_xml_store() {
     BasexSite::load(&mut connection, DOCUMENT, text).unwrap();
     let site = BasexSite::open(&mut connection, DOCUMENT).unwrap();
     for transaction in of_client(&workload, 0, SEED, 300) {
-        let (ours, _) = fixture.run(&transaction, LOCKS[1]);
+        let (ours, _) = fixture.run(&transaction, LOCKS[4]);
         let theirs = site.answer(&transaction, &mut connection).unwrap();
         assert_eq!(ours, theirs, "{transaction:?}");
     }
