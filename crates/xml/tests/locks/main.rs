@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::print_stdout, reason = "seeds and figures, for who reads a failure")]
 
+mod contention;
 mod footprint;
 mod histories;
 mod isolation;

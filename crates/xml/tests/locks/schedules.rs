@@ -16,7 +16,7 @@ use super::{INDEXES, options, store_of};
 /// are set in one schedule: who removes an entry locks the next one.
 const TEXT: &str = "<site><open_auctions><a phone=\"1\"><b1>x</b1><b2>y</b2><current>5</current>\
     </a></open_auctions><regions><region><item><name>xx</name><mailbox/><mailbox2/></item>\
-    <person id=\"person5\"/><person/></region></regions></site>";
+    <person id=\"person5\"><q>z</q></person><person/></region></regions></site>";
 
 /// What a second transaction has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,7 @@ impl Scene {
         let children = || Step::Children(at("a"));
         let next = || Step::Next(at("b1"));
         let path = ["site", "open_auctions", "a", "b1"].to_vec();
+        // All its path classes are those of nodes that are there.
         let register = New::Fragment("person", "person9".to_owned(), "Anna".to_owned());
         let register = Step::Insert(Place::Last(at("region")), register);
         let set_id = Step::SetAttribute(at("person"), "id", "person9".to_owned());
@@ -125,7 +126,7 @@ impl Scene {
             one("absent attribute, the same", absent(), set("x"), [W; 4]),
             one("absent attribute, another", absent(), set("phone"), [W, W, G, W]),
             // Entries locked, but not the gaps between them.
-            one("absent id", Step::WithId("person9".to_owned()), register, [W; 4]),
+            one("absent id", Step::WithId("person9".to_owned()), register.clone(), [W; 4]),
             one(
                 "absent id of an element",
                 Step::WithId("person9".to_owned()),
@@ -133,6 +134,7 @@ impl Scene {
                 [W; 4],
             ),
             one("another id", Step::WithId("person1".to_owned()), set_id, [W, G, G, G]),
+            one("another id in XML", Step::WithId("person1".to_owned()), register, [W, G, G, G]),
         ]
     }
 
