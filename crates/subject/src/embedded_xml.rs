@@ -40,7 +40,7 @@ mod visit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_workload::Ending;
-use tidegate_workload::workload::Condition;
+use tidegate_workload::workload::{Condition, Transaction as _};
 use tidegate_workload::xmark::{AuctionTransaction, AuctionWork, EntryList, REGIONS};
 use tidegate_xml::label::Label;
 use tidegate_xml::name::QName;
@@ -186,7 +186,6 @@ impl AuctionSite {
         transaction: &AuctionTransaction,
         within: &XmlTransaction<'_>,
     ) -> Result<Vec<String>, XmlStoreError> {
-        use tidegate_workload::workload::Transaction as _;
         let document = if transaction.is_read_only() {
             within.document(&self.document)?
         } else {
