@@ -84,7 +84,7 @@ def report(options, facts, figures):
     median = statistics.median(each[0] for each in theirs)
     lines.append(row("BaseX", duration(median), f"{count / median:,.0f}", "", "1", ""))
     lines += [side_row(side, rounds, theirs, count)
-              for side, rounds in figures.items() if side != BASEX]
+              for side, rounds in sorted(figures.items()) if side != BASEX]
     return "\n".join(lines) + "\n"
 
 

@@ -19,6 +19,7 @@
 #![expect(clippy::print_stdout, reason = "printing measurements is what the program is for")]
 
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
@@ -134,34 +135,32 @@ fn transactions(plan: &Plan, round: u64) -> Vec<Vec<AuctionTransaction>> {
     (0..plan.clients).map(of_client).collect()
 }
 
-/// Lets each client run its transactions, and returns the seconds from the first to the last one.
+/// Lets each client run its transactions, and returns the seconds from the beginning of the first to
+/// the end of the last one, by the clients' own clocks.
 fn timed(
     work: &[Vec<AuctionTransaction>],
     run: impl Fn(usize, &AuctionTransaction) -> Outcome<()> + Sync,
 ) -> Outcome<f64> {
-    let (ready, done) = (Barrier::new(work.len() + 1), Barrier::new(work.len() + 1));
-    let failed: Mutex<Option<String>> = Mutex::new(None);
-    let seconds = thread::scope(|scope| {
-        for (number, own) in work.iter().enumerate() {
-            let (ready, done, run, failed) = (&ready, &done, &run, &failed);
-            scope.spawn(move || {
-                ready.wait();
-                if let Err(error) = own.iter().try_for_each(|one| run(number, one)) {
-                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    failed.get_or_insert(error.to_string());
-                }
-                done.wait();
-            });
-        }
+    let ready = Barrier::new(work.len());
+    let client = |number: usize| -> Result<(Instant, Instant), String> {
         ready.wait();
         let began = Instant::now();
-        done.wait();
-        began.elapsed().as_secs_f64()
-    });
-    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(error) => Err(error.into()),
-        None => Ok(seconds),
-    }
+        let done = work[number].iter().try_for_each(|one| run(number, one));
+        done.map(|()| (began, Instant::now())).map_err(|error| error.to_string())
+    };
+    let times = thread::scope(|scope| {
+        let client = &client;
+        let clients: Vec<_> =
+            (0..work.len()).map(|number| scope.spawn(move || client(number))).collect();
+        let join = |client: thread::ScopedJoinHandle<'_, _>| {
+            client.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        clients.into_iter().map(join).collect::<Result<Vec<_>, String>>()
+    })?;
+    let first = times.iter().map(|(began, _)| *began).min();
+    let last = times.iter().map(|(_, ended)| *ended).max();
+    let (first, last) = first.zip(last).ok_or("there are no clients")?;
+    Ok((last - first).as_secs_f64())
 }
 
 fn run_ours(
