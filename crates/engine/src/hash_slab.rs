@@ -42,7 +42,8 @@ struct Entry<K, V> {
 
 impl<K: Eq, V> HashSlab<K, V> {
     pub(crate) fn new() -> HashSlab<K, V> {
-        HashSlab { chains: vec![NONE; CHAINS_MIN], entries: Vec::new(), vacant: NONE, len: 0 }
+        let entries = Vec::with_capacity(CHAINS_MIN);
+        HashSlab { chains: vec![NONE; CHAINS_MIN], entries, vacant: NONE, len: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -69,15 +69,15 @@ use std::sync::Arc;
 use thiserror::Error;
 use tidegate_engine::wal::LogError;
 use tidegate_engine::{
-    HeadError, Isolation, KeyLocking, Savepoint, Store, StoreError, StoreOptions, Transaction,
-    TreeHandle, TreeOptions, TxnError, TxnOptions,
+    HeadError, KeyLocking, Savepoint, Store, StoreError, StoreOptions, Transaction, TreeHandle,
+    TreeOptions, TxnError, TxnOptions,
 };
 use tidegate_runtime::sync::{Mutex, MutexGuard};
 
 use self::index::{INDEXES, Indexes};
 use self::locks::{
     Access, ConflictCounters, LockedSubtrees, Names, NodeLocks, ShortLock, SpaceUse,
-    TransactionLocks, lock_opened,
+    TransactionLocks, isolation_of, lock_opened,
 };
 use self::paths::Paths;
 use self::recent::Recent;
@@ -481,8 +481,8 @@ impl XmlStore {
     /// has one of those open waits for ever.
     ///
     /// What it reads stays as it was to its end if it is serializable, as it is by default. At
-    /// [`Isolation::RepeatableRead`] that holds for nodes, but others may come beside them; at
-    /// [`Isolation::ReadCommitted`] nodes change, and at [`Isolation::ReadUncommitted`] it reads
+    /// [`Isolation::RepeatableRead`](tidegate_engine::Isolation::RepeatableRead) that holds for nodes, but others may come beside them; at
+    /// [`Isolation::ReadCommitted`](tidegate_engine::Isolation::ReadCommitted) nodes change, and at [`Isolation::ReadUncommitted`](tidegate_engine::Isolation::ReadUncommitted) it reads
     /// what others will roll back. Lists and subtrees that are read at once, not node by node, stay
     /// as they are but at the last. Transactions that lock documents as a whole are always
     /// serializable.
@@ -526,11 +526,7 @@ impl XmlStore {
     /// ```
     #[must_use]
     pub fn begin_locking(&self, locking: Locking, options: TxnOptions) -> XmlTransaction<'_> {
-        let isolation = match &locking.protocol {
-            protocol if *protocol == LockProtocol::document() => Isolation::Serializable,
-            protocol if *protocol == LockProtocol::none() => Isolation::ReadUncommitted,
-            _ => options.isolation,
-        };
+        let isolation = isolation_of(&locking.protocol, options.isolation);
         let used = self.locks.enter(&self.engine, &locking.protocol);
         XmlTransaction {
             store: self,

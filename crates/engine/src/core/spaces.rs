@@ -4,7 +4,7 @@
 //! A [`LockSpace`] is a lock table of its own beside that of keys and trees: [`ModeTable`] and
 //! statistics are the space's, resources are byte strings, and deadlocks are searched for in all
 //! tables together. What labels mean, the client says by a [`LabelHierarchy`]: which label contains
-//! which, on which level, from how many requests on a whole is locked in place of its parts, and
+//! which, from how many requests on a whole is locked in place of its parts, and
 //! which labels all transactions lock in an intention, so that these locks are kept apart
 //! (`lock/table.rs`).
 //!
@@ -32,7 +32,9 @@
 //!         Some(Cow::Borrowed(&label[..dot]))
 //!     }
 //!
-//! X(1_000 >> level)
+//!     fn escalate_at(&self, label: &[u8], _: EscalationPolicy) -> Option<u32> {
+//!         let level = label.iter().filter(|byte| **byte == b'.').count();
+//!         Some(1_000 >> level)
 //!     }
 //!
 //!     fn covering(&self, mode: Mode) -> Mode {
@@ -84,21 +86,13 @@ pub trait LabelHierarchy: Send + Sync + 'static {
     /// to parent must end.
     fn parent<'l>(&self, label: &'l [u8]) -> Option<Cow<'l, [u8]>>;
 
-    /// Returns the level of a label: 0 for what is in nothing, else one more than its parent's.
-    fn level(&self, label: &[u8]) -> u32 {
-        match self.parent(label) {
-            None => 0,
-            Some(parent) => self.level(&parent) + 1,
-        }
-    }
-
-    /// Returns from how many requests a transaction that holds `label`, on this level, locks it as
-    /// a whole, if nobody is in its way; `None` for never. Counted are locks on parts and repeated
+    /// Returns from how many requests a transaction that holds `label` locks it as a whole, if
+    /// nobody is in its way; `None` for never. Counted are locks on parts and repeated
     /// requests for `label`. The transaction has set the policy
     /// ([`LabelLocks::set_policy`](crate::LabelLocks::set_policy)). The answer may change at any
     /// time.
-    fn escalate_at(&self, label: &[u8], level: u32, policy: EscalationPolicy) -> Option<u32> {
-        let _ = (label, level, policy);
+    fn escalate_at(&self, label: &[u8], policy: EscalationPolicy) -> Option<u32> {
+        let _ = (label, policy);
         None
     }
 
@@ -401,9 +395,7 @@ impl Core {
                 Some(LabelResource::new(&label, parent.is_shared(&label)))
             }),
             parts_max: Box::new(move |whole, policy| {
-                let (hierarchy, label) = (&parts_max, whole.bytes());
-                let at = hierarchy.escalate_at(label, hierarchy.level(label), policy);
-                at.unwrap_or(u32::MAX)
+                parts_max.escalate_at(whole.bytes(), policy).unwrap_or(u32::MAX)
             }),
             covering: Box::new(move |mode| covering.covering(mode)),
             above: Box::new(move |mode| above.above(mode)),

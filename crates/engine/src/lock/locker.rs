@@ -40,8 +40,10 @@ use super::locker_state::{
 use super::modes::Mode;
 use super::queues::{Answer, Handle, IfBusy, NewRequest};
 use super::table::Granted;
-use super::{Escalation, EscalationPolicy, LockError, LockManager, Priorities, Resource, Wait};
-use crate::hash_slab::{HashSlab, hash_of};
+use super::{
+    EscalationPolicy, EscalationRules, LockError, LockManager, Priorities, Resource, Wait,
+};
+use crate::hash_slab::{HashSlab, NONE, hash_of};
 
 /// One transaction's locks. They are released by [`release_all`](Locker::release_all), or when this
 /// is dropped.
@@ -58,6 +60,10 @@ pub struct Locker<R: Resource> {
     is_preempted: bool,
     /// Where among those held the lock is that contains the last one taken, if it is there still.
     pub(super) last_whole: Option<u32>,
+    /// Where among those held the lock is that was granted last on what was not held before.
+    pub(super) last_kept: u32,
+    /// How many locks were given up: while this is the same, each is where it was.
+    pub(super) given_up: u64,
     pub(super) policy: EscalationPolicy,
     pub(super) figures: LockerFigures,
 }
@@ -157,6 +163,8 @@ impl<R: Resource> Locker<R> {
             woken,
             is_preempted: false,
             last_whole: None,
+            last_kept: NONE,
+            given_up: 0,
             policy: EscalationPolicy::default(),
             figures: LockerFigures::default(),
         }
@@ -242,6 +250,7 @@ impl<R: Resource> Locker<R> {
         let granted = Granted { hash, resource, handle, locker: &self.state };
         self.manager.take_back(&granted, is_strong, &mut self.woken);
         self.held.remove(at);
+        self.given_up += 1;
         self.state.count_less(1);
         self.count_less(resource);
         true
@@ -255,6 +264,7 @@ impl<R: Resource> Locker<R> {
         }
         self.state.count_less(self.held.len());
         self.held.clear();
+        self.given_up += 1;
         self.last_whole = None;
         self.is_preempted = false;
         debug_assert!(self.state.place().is_none(), "who waits releases nothing");
@@ -397,7 +407,7 @@ impl<R: Resource> Locker<R> {
         }
         debug_assert!(self.held.find(hash, resource).is_none(), "a lock is held once");
         let held = Held { mode, handle, is_strong, parts: 0, refused_at: 0 };
-        self.held.insert(hash, resource.clone(), held);
+        self.last_kept = self.held.insert(hash, resource.clone(), held);
         self.figures.locks += 1;
         self.state.count_lock();
         if let Some(whole) = whole {
@@ -528,14 +538,14 @@ impl<R: Resource> Debug for Locker<R> {
     }
 }
 
-impl<R: Resource> Escalation<R> {
+impl<R: Resource> EscalationRules<R> {
     /// Returns the mode on `whole` that covers `mode` on `resource`; `None` unless the one contains
     /// the other.
     fn covering_on(&self, whole: &R, resource: &R, mode: Mode) -> Option<Mode> {
-        let mut mode = (self.covering)(mode);
+        let mut mode = self.covering(mode);
         let mut above = (self.parent)(resource)?;
         while above != *whole {
-            mode = (self.covering)(mode);
+            mode = self.covering(mode);
             above = (self.parent)(&above)?;
         }
         Some(mode)
@@ -563,7 +573,7 @@ impl<R: Resource> Locker<R> {
     ) -> Result<Cover, LockError> {
         let Some(escalation) = &self.manager.escalation else { return Ok(Cover::None) };
         let Some(whole) = (escalation.parent)(resource) else { return Ok(Cover::None) };
-        let strong = (escalation.covering)(mode);
+        let strong = escalation.covering(mode);
         let place = self.find_whole(&whole);
         self.last_whole = place;
         let modes = self.manager.modes();
@@ -591,6 +601,9 @@ impl<R: Resource> Locker<R> {
     pub(super) fn is_due(&self, whole: &R, at: u32) -> bool {
         let Some(escalation) = &self.manager.escalation else { return false };
         let Held { parts, refused_at, .. } = self.held[at];
+        if parts <= refused_at {
+            return false;
+        }
         let parts_max = (escalation.parts_max)(whole, self.policy);
         parts >= refused_at.saturating_add(parts_max.max(1))
     }
@@ -603,11 +616,11 @@ impl<R: Resource> Locker<R> {
     }
 
     /// Returns whether something that contains `resource` is held in a mode that covers `mode`.
-    fn is_below(&self, escalation: &Escalation<R>, resource: &R, mode: Mode) -> bool {
+    fn is_below(&self, escalation: &EscalationRules<R>, resource: &R, mode: Mode) -> bool {
         let mut mode = mode;
         let mut above = (escalation.parent)(resource);
         while let Some(parent) = above {
-            mode = (escalation.covering)(mode);
+            mode = escalation.covering(mode);
             let held = self.held(&parent);
             if held.is_some_and(|held| self.manager.modes().covers(held, mode)) {
                 return true;
@@ -622,7 +635,7 @@ impl<R: Resource> Locker<R> {
         let manager = Arc::clone(&self.manager);
         let Some(escalation) = &manager.escalation else { return Ok(false) };
         debug_assert!(self.held(whole).is_some(), "what contains a part is locked first");
-        let mut strong = (escalation.covering)(mode);
+        let mut strong = escalation.covering(mode);
         let mut parts = Vec::new();
         for (resource, mode) in self.locks() {
             if let Some(covering) = escalation.covering_on(whole, resource, mode) {

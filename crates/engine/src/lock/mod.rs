@@ -237,6 +237,41 @@ pub struct Escalation<R> {
     pub counts_repeats: bool,
 }
 
+/// An [`Escalation`] with its answers about modes in tables.
+struct EscalationRules<R> {
+    parent: ParentOf<R>,
+    parts_max: PartsMax<R>,
+    covering: [Mode; MODES_MAX],
+    above: [Option<Mode>; MODES_MAX],
+    counts_repeats: bool,
+}
+
+impl<R> EscalationRules<R> {
+    fn new(escalation: Escalation<R>, modes: &ModeTable) -> EscalationRules<R> {
+        let Escalation { parent, parts_max, covering, above, counts_repeats } = escalation;
+        let mut rules = EscalationRules {
+            parent,
+            parts_max,
+            covering: [Mode::in_row(0); MODES_MAX],
+            above: [None; MODES_MAX],
+            counts_repeats,
+        };
+        for mode in modes.modes() {
+            rules.covering[mode.row()] = covering(mode);
+            rules.above[mode.row()] = above(mode);
+        }
+        rules
+    }
+
+    fn covering(&self, mode: Mode) -> Mode {
+        self.covering[mode.row()]
+    }
+
+    fn above(&self, mode: Mode) -> Option<Mode> {
+        self.above[mode.row()]
+    }
+}
+
 /// A locker's rule for escalations, as the client numbers them; 0 at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EscalationPolicy(pub u64);
@@ -257,7 +292,7 @@ pub struct LockManager<R> {
     bucket_count: u32,
     rules: Rules,
     settings: LockSettings,
-    escalation: Option<Escalation<R>>,
+    escalation: Option<EscalationRules<R>>,
     intents: Intents<R>,
     counters: Padded<Counters>,
     group: Arc<TableGroup>,
@@ -309,6 +344,7 @@ impl<R: Resource> LockManager<R> {
     ) -> Arc<LockManager<R>> {
         let bucket_count = settings.buckets.clamp(2, 1 << 16).next_power_of_two();
         let Hierarchy { is_whole, escalation } = hierarchy;
+        let escalation = escalation.map(|escalation| EscalationRules::new(escalation, &modes));
         Arc::new_cyclic(|own: &Weak<LockManager<R>>| {
             let number = group.join(own.clone());
             let bucket = |at| Padded(Mutex::new(Bucket::new(BucketNumber::new(number, at))));

@@ -31,9 +31,14 @@ use super::queues::IfBusy;
 use super::{LockError, Locker, Resource, Wait};
 use crate::hash_slab::hash_of;
 
+/// Steps of a path for which memory is taken at once.
+const STEPS: usize = 12;
+
 /// What contains a resource, outermost first.
 pub struct LockPath<R> {
     steps: Vec<Step<R>>,
+    /// [`Locker::given_up`] when the steps were found.
+    found_at: Option<u64>,
 }
 
 /// One of what contains a resource.
@@ -48,11 +53,15 @@ struct Step<R> {
 
 impl<R> Default for LockPath<R> {
     fn default() -> Self {
-        LockPath { steps: Vec::new() }
+        LockPath { steps: Vec::with_capacity(STEPS), found_at: None }
     }
 }
 
 impl<R: Resource> LockPath<R> {
+    pub(crate) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
     /// Makes it the path of `count` steps. The step of a number is made by `make`, unless it `is`
     /// that already.
     pub(crate) fn lead(
@@ -71,11 +80,16 @@ impl<R: Resource> LockPath<R> {
         }
     }
 
+    /// Finds out which steps are held. Those that were found held are where they were, as long as
+    /// nothing was given up.
     fn find(&mut self, locker: &Locker<R>) {
+        let is_same = self.found_at == Some(locker.given_up);
         for step in &mut self.steps {
-            let kept = step.held.filter(|at| locker.held.key(*at) == Some(&step.resource));
-            step.held = kept.or_else(|| locker.held.find(step.hash, &step.resource));
+            if !(is_same && step.held.is_some()) {
+                step.held = locker.held.find(step.hash, &step.resource);
+            }
         }
+        self.found_at = Some(locker.given_up);
     }
 }
 
@@ -99,17 +113,18 @@ impl<R: Resource> Locker<R> {
         self.begin(mode)?;
         let hash = hash_of(resource);
         loop {
+            let held = self.held.find(hash, resource);
+            let before = held.map(|at| self.held[at].mode);
+            let result = before.map_or(mode, |before| self.manager.modes().convert(before, mode));
+            if let Some(at) = held.filter(|_| before == Some(result)) {
+                self.count_repeat(at);
+                return Ok(());
+            }
             path.find(self);
             if self.is_covered(path, mode) {
                 return Ok(());
             }
-            let held = self.held.find(hash, resource);
-            let before = held.map(|at| self.held[at].mode);
-            let mode = before.map_or(mode, |before| self.manager.modes().convert(before, mode));
-            if let Some(at) = held.filter(|_| before == Some(mode)) {
-                self.count_repeat(at);
-                return Ok(());
-            }
+            let mode = result;
             if self.take_steps(path, mode, wait)? {
                 let whole = path.steps.last().and_then(|step| step.held);
                 let target = Wanted { hash, resource, mode, held, whole };
@@ -128,7 +143,7 @@ impl<R: Resource> Locker<R> {
         let Some(escalation) = &self.manager.escalation else { return false };
         let mut covering = mode;
         path.steps.iter().rev().any(|step| {
-            covering = (escalation.covering)(covering);
+            covering = escalation.covering(covering);
             let held = step.held.map(|at| self.held[at].mode);
             held.is_some_and(|held| self.manager.modes().covers(held, covering))
         })
@@ -139,7 +154,7 @@ impl<R: Resource> Locker<R> {
     fn plan(&self, path: &mut LockPath<R>, mode: Mode) -> usize {
         let mut first = path.steps.len();
         let Some(escalation) = &self.manager.escalation else { return first };
-        let mut needed = (escalation.above)(mode);
+        let mut needed = escalation.above(mode);
         for (at, step) in path.steps.iter_mut().enumerate().rev() {
             let Some(wanted) = needed else { break };
             let before = step.held.map(|at| self.held[at].mode);
@@ -148,7 +163,7 @@ impl<R: Resource> Locker<R> {
                 break;
             }
             (first, step.wanted) = (at, after);
-            needed = (escalation.above)(after);
+            needed = escalation.above(after);
         }
         first
     }
@@ -171,7 +186,9 @@ impl<R: Resource> Locker<R> {
             match taken {
                 Taken::Escalated => return Ok(false),
                 Taken::Covered => {}
-                Taken::Held => path.steps[at].held = self.held.find(hash, resource),
+                // A conversion is where it was.
+                Taken::Held if held.is_none() => path.steps[at].held = Some(self.last_kept),
+                Taken::Held => {}
             }
         }
         Ok(true)
@@ -187,7 +204,7 @@ impl<R: Resource> Locker<R> {
         if let (Some(step), Some(at), None) = (whole, wanted.whole, wanted.held)
             && let Some(escalation) = &self.manager.escalation
         {
-            let covering = (escalation.covering)(wanted.mode);
+            let covering = escalation.covering(wanted.mode);
             if self.manager.modes().covers(self.held[at].mode, covering) {
                 return Ok(Taken::Covered);
             }
@@ -215,7 +232,7 @@ impl<R: Resource> Locker<R> {
             let after = before.map_or(mode, |held| manager.modes().convert(held, mode));
             next = (escalation.parent)(&resource)
                 .filter(|_| before != Some(after))
-                .and_then(|parent| Some((parent, (escalation.above)(after)?)));
+                .and_then(|parent| Some((parent, escalation.above(after)?)));
             wanted.push((resource, mode));
         }
         for (resource, mode) in wanted.iter().rev() {

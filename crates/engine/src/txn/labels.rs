@@ -8,12 +8,17 @@ use super::{Transaction, TxnError};
 use crate::core::{LabelResource, LockSpace};
 use crate::lock::{EscalationPolicy, LockPath, Locker, LockerFigures, MODES_MAX, Mode, Wait};
 
+/// Bytes of a label for which memory is taken at once.
+const LABEL: usize = 64;
+
 /// What a transaction has locked in one space.
 pub(super) struct SpaceLocks {
     space: LockSpace,
     locker: Locker<LabelResource>,
     /// The way to the label that was locked last, by [`LabelLocks::lock_path`].
     path: LockPath<LabelResource>,
+    /// The label that the last step of it has.
+    path_label: Vec<u8>,
     /// Requests by mode.
     requests: [u32; MODES_MAX],
 }
@@ -59,8 +64,9 @@ impl Transaction {
         }
         space.enter()?;
         let (space, locker) = (space.clone(), self.locker.beside(space.table()));
-        let path = LockPath::default();
-        self.spaces.push(SpaceLocks { space, locker, path, requests: [0; MODES_MAX] });
+        let (path, path_label) = (LockPath::default(), Vec::with_capacity(LABEL));
+        let requests = [0; MODES_MAX];
+        self.spaces.push(SpaceLocks { space, locker, path, path_label, requests });
         Ok(self.spaces.len() - 1)
     }
 }
@@ -126,13 +132,17 @@ impl LabelLocks<'_> {
     ) -> Result<(), TxnError> {
         self.transaction.check_conflict()?;
         self.transaction.leave_end();
-        let SpaceLocks { space, locker, path, requests } = self.own();
+        let SpaceLocks { space, locker, path, path_label, requests } = self.own();
         requests[mode.row()] += 1;
-        path.lead(
-            ends.len(),
-            |at, step| step.bytes() == &above[..ends[at]],
-            |at| space.resource(&above[..ends[at]]),
-        );
+        if *path_label != *above || path.len() != ends.len() {
+            path.lead(
+                ends.len(),
+                |at, step| step.bytes() == &above[..ends[at]],
+                |at| space.resource(&above[..ends[at]]),
+            );
+            path_label.clear();
+            path_label.extend_from_slice(above);
+        }
         let asked = locker.lock_path(path, &space.resource(label), mode, wait);
         self.transaction.note(asked)
     }

@@ -269,8 +269,10 @@ impl LabelHierarchy for Dotted {
         Dotted::parent_of(label).map(Cow::Borrowed)
     }
 
-    fn escalate_at(&self, _: &[u8], level: u32, _: EscalationPolicy) -> Option<u32> {
-        self.escalate_at.map(|at| at / (level + 1))
+    fn escalate_at(&self, label: &[u8], _: EscalationPolicy) -> Option<u32> {
+        let above =
+            std::iter::successors(Dotted::parent_of(label), |above| Dotted::parent_of(above));
+        self.escalate_at.map(|at| at / (u32::try_from(above.count()).unwrap() + 1))
     }
 
     fn covering(&self, mode: Mode) -> Mode {
@@ -385,8 +387,7 @@ impl Naive {
 
     fn is_due(&self, owner: usize, whole: &[u8]) -> bool {
         let Some(at) = self.at(owner, whole) else { return false };
-        let level = self.hierarchy.level(whole);
-        let limit = self.hierarchy.escalate_at(whole, level, EscalationPolicy(0));
+        let limit = self.hierarchy.escalate_at(whole, EscalationPolicy(0));
         let NaiveLock { requests, refused_at, .. } = self.held[at];
         limit.is_some_and(|limit| requests >= refused_at + limit.max(1))
     }

@@ -265,11 +265,19 @@ impl TransactionLocks {
 
 /// Memory for the names of what is locked: of itself, of the node that it is in, and where the
 /// names of that node's ancestors end, which are the first bytes of its own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Names {
     own: Vec<u8>,
     above: Vec<u8>,
     ends: Vec<usize>,
+}
+
+impl Default for Names {
+    /// Memory for the names of most nodes.
+    fn default() -> Names {
+        let [own, above] = [(); 2].map(|()| Vec::with_capacity(64));
+        Names { own, above, ends: Vec::with_capacity(16) }
+    }
 }
 
 /// A lock that an operation has taken for itself alone: its name, and what was held of it before.
@@ -305,6 +313,16 @@ pub(super) struct Operation<'d>(&'d Cell<u32>);
 impl Drop for Operation<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Returns how far a transaction that locks by a protocol is apart from others, if that was asked
+/// for.
+pub(super) fn isolation_of(protocol: &LockProtocol, asked: Isolation) -> Isolation {
+    match protocol.locked() {
+        Locked::Nothing => Isolation::ReadUncommitted,
+        Locked::Document => Isolation::Serializable,
+        Locked::Nodes => asked,
     }
 }
 

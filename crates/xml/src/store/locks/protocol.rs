@@ -640,10 +640,10 @@ mod tests {
         let mut at = 0;
         while at < reached.len() {
             let mode = reached[at];
-            let made = reached[..=at].iter().map(|other| table.convert(mode, *other));
-            let more: Vec<Mode> =
-                made.chain([protocol.modes().above(mode), protocol.modes().whole(mode)]).collect();
-            for mode in more {
+            let both = reached[..=at].iter().map(|other| table.convert(mode, *other));
+            let next: Vec<Mode> =
+                both.chain([protocol.modes().above(mode), protocol.modes().whole(mode)]).collect();
+            for mode in next {
                 if !reached.contains(&mode) {
                     reached.push(mode);
                 }

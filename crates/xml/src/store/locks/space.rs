@@ -71,18 +71,13 @@ impl LabelHierarchy for NodeHierarchy {
         Some(Cow::Owned(bytes))
     }
 
-    /// The engine asks for the level of nodes only, which contain others. The document is on level
-    /// 0.
-    fn level(&self, name: &[u8]) -> u32 {
-        let label = name.get(HEAD..).and_then(|label| Label::from_bytes(label).ok());
-        match label.map(|label| label.level()) {
-            Some(Level::Node(level)) => level.saturating_add(1),
-            Some(Level::Document) | None => 0,
+    /// Only nodes contain others. The document is locked as a whole by nobody's escalation.
+    fn escalate_at(&self, name: &[u8], policy: EscalationPolicy) -> Option<u32> {
+        let escalation = LockEscalation::from_policy(policy)?;
+        match Label::from_bytes(name.get(HEAD..)?).ok()?.level() {
+            Level::Document => None,
+            Level::Node(level) => Some(escalation.threshold(level)),
         }
-    }
-
-    fn escalate_at(&self, _: &[u8], level: u32, policy: EscalationPolicy) -> Option<u32> {
-        Some(LockEscalation::from_policy(policy)?.threshold(level.checked_sub(1)?))
     }
 
     fn covering(&self, mode: Mode) -> Mode {
@@ -208,8 +203,10 @@ mod tests {
         assert_eq!(hierarchy.parent(&name(Target::Node(&document))), None);
         assert_eq!(hierarchy.parent(&name(Target::Classes)), None);
         assert!(hierarchy.is_shared(&name(Target::Node(&document))));
-        for (label, level) in [(document, 0), (root, 1), (child, 2)] {
-            assert_eq!(hierarchy.level(&name(Target::Node(&label))), level, "{label}");
+        let policy = LockEscalation::to_policy(Some(LockEscalation::MODERATE));
+        for (label, at) in [(document, None), (root, Some(1920)), (child, Some(960))] {
+            let found = hierarchy.escalate_at(&name(Target::Node(&label)), policy);
+            assert_eq!(found, at, "{label}");
         }
     }
 }
