@@ -185,10 +185,9 @@ impl<R: Resource> Locker<R> {
                 self.take(above.last(), &Wanted { hash, resource, mode, held, whole }, wait)?;
             match taken {
                 Taken::Escalated => return Ok(false),
-                Taken::Covered => {}
                 // A conversion is where it was.
                 Taken::Held if held.is_none() => path.steps[at].held = Some(self.last_kept),
-                Taken::Held => {}
+                Taken::Held | Taken::Covered => {}
             }
         }
         Ok(true)
