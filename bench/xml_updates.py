@@ -93,10 +93,10 @@ Each client runs the updating transactions of the [workload xmark](../xmark.md) 
 other: Place Bid 9, Change User Info 4, Add Mail 4, Register 1, Add Item 1, with low skew, by
 navigation. In a round every side runs the same transactions, in changing order, on a document of
 its own. A ratio is the time of BaseX over ours in the same round: above 1, ours is faster. The
-table has the median over the rounds, with an interval that holds the true median with at least
-0.95 probability (order statistics). The target is a ratio of {TARGET:g}. It is **met** if the
-whole interval reaches it, **missed** if none of it does, and else undecided. A transaction that a
-conflict ends is run again until it is committed, which is in the time.
+table has the median over the rounds, with an interval that holds the true median with a
+probability of at least 0.95 (order statistics). The target is a ratio of {TARGET:g}. It is
+**met** if the whole interval reaches it, **missed** if none of it does, and else undecided. A
+transaction that a conflict ends is run again until it is committed, which is in the time.
 
 After the last round all documents are checked, that of BaseX too: each price is the sum of its
 bids, every reference leads somewhere, and all have the same numbers of everything.

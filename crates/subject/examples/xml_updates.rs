@@ -135,8 +135,8 @@ fn transactions(plan: &Plan, round: u64) -> Vec<Vec<AuctionTransaction>> {
     (0..plan.clients).map(of_client).collect()
 }
 
-/// Lets each client run its transactions, and returns the seconds from the beginning of the first to
-/// the end of the last one, by the clients' own clocks.
+/// Lets each client run its transactions, and returns the seconds from the beginning of the first
+/// to the end of the last one, by the clients' own clocks.
 fn timed(
     work: &[Vec<AuctionTransaction>],
     run: impl Fn(usize, &AuctionTransaction) -> Outcome<()> + Sync,
