@@ -65,7 +65,7 @@ use std::time::Duration;
 use serde::Serialize;
 use thiserror::Error;
 use tidegate_subject::connection::Connector;
-use tidegate_subject::embedded::{RequestTimes, Service};
+use tidegate_subject::embedded::{RequestTimes, Service, StoreWork};
 use tidegate_subject::url::{Url, UrlError};
 use tidegate_workload::Failure;
 use tidegate_workload::workload::Workload;
@@ -78,7 +78,9 @@ pub use files::{FileLimit, reserve_files};
 pub use pacer::{Arrivals, RATES, is_rate};
 pub use protocol::ClientProtocolError;
 pub use records::{RecordError, Recorder};
-pub use tally::{ClassReport, IntervalKind, IntervalReport, KindReport, PhaseOfKind};
+pub use tally::{
+    ClassReport, IntervalKind, IntervalReport, KindReport, LockingReport, PhaseOfKind,
+};
 
 /// The most clients of a load. One that wants more has mistyped their number: each has memory of
 /// its own, and an address has fewer ports than that.
@@ -255,6 +257,8 @@ pub struct LoadReport {
     pub subject_cpu_us: Option<f64>,
     /// The same CPU time as a share of one core, above 1 where more than one is at work.
     pub subject_core_share: Option<f64>,
+    /// What the store did in the measured time; `None` where it is not in our process.
+    pub store: Option<StoreReport>,
     /// How long the clients stood still in the measured time, in milliseconds, because the record
     /// of their transactions was not written fast enough.
     pub records_waited_ms: u64,
@@ -278,6 +282,45 @@ pub struct Latency {
     pub p95_ms: f64,
     pub p99_ms: f64,
     pub max_ms: f64,
+}
+
+/// What a store in our process did in the measured time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StoreReport {
+    /// Pages read from disk.
+    pub page_reads: u64,
+    /// Pages written to disk, each counted once.
+    pub page_writes: u64,
+    /// Syncs of the log for transactions that waited for it.
+    pub log_syncs: u64,
+    /// Bytes written to the log.
+    pub log_bytes: u64,
+    /// Runs of transactions that ended in a conflict over a document, by what ended them and what
+    /// they waited for.
+    pub conflicts: Vec<ConflictCount>,
+}
+
+/// How often a cause ended a run of a transaction at one kind of place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ConflictCount {
+    /// `deadlock`, `timeout` or `preempted`.
+    pub cause: &'static str,
+    /// `node`, `edge` or `entry`.
+    pub place: &'static str,
+    pub times: u64,
+}
+
+impl From<StoreWork> for StoreReport {
+    fn from(work: StoreWork) -> StoreReport {
+        let count = |((cause, place), times)| ConflictCount { cause, place, times };
+        StoreReport {
+            page_reads: work.page_reads,
+            page_writes: work.page_writes,
+            log_syncs: work.log_syncs,
+            log_bytes: work.log_bytes,
+            conflicts: work.conflicts.into_iter().map(count).collect(),
+        }
+    }
 }
 
 /// Why a load has no report.

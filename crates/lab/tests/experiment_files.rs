@@ -16,7 +16,7 @@ use tidegate_lab::tap::MEASURED_SHARE;
 const SMALL_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// A file's name; runs, batchset instances and executions, without a preset and with `published`.
-const PLANS: [(&str, Counts, Counts); 34] = [
+const PLANS: [(&str, Counts, Counts); 41] = [
     ("autotuning-ds2-control", (1, 4, 8), (1, 4, 4)),
     ("autotuning-ds2-curve", (1, 1, 16), (1, 1, 26)),
     ("autotuning-sensitivity-c", (1, 9, 9), (1, 9, 9)),
@@ -52,6 +52,13 @@ const PLANS: [(&str, Counts, Counts); 34] = [
     ("thrashing-exploratory", (16, 128, 512), (40, 1_120, 33_600)),
     ("thrashing-figure-1", (3, 3, 60), (20, 20, 600)),
     ("thrashing-to-1000", (3, 3, 42), (3, 3, 150)),
+    ("xml-figure-10-full", (1, 8, 80), (1, 8, 80)),
+    ("xml-figure-10-none", (1, 8, 80), (1, 8, 80)),
+    ("xml-figure-6-intensive", (2, 6, 60), (2, 6, 60)),
+    ("xml-figure-6-reduced", (1, 3, 30), (1, 3, 30)),
+    ("xml-figure-8", (1, 63, 630), (1, 63, 630)),
+    ("xml-figure-9", (1, 4, 40), (1, 4, 40)),
+    ("xml-real-time", (1, 14, 140), (1, 14, 140)),
 ];
 
 type Counts = (usize, usize, usize);
@@ -143,7 +150,8 @@ fn every_file_says_in_its_head_what_it_is() {
         assert!(text.lines().all(is_short), "{name}: a long line that is no table's");
         if name != "quick" {
             let head = head.join(" ");
-            let study = ["Auto-tuning", "Thrashing", "External-scheduling", "Structural"];
+            let study =
+                ["Auto-tuning", "Thrashing", "External-scheduling", "Structural", "BrackitDB"];
             assert!(study.iter().any(|study| head.contains(study)), "{name} names no study");
             assert!(head.contains("The default is"), "{name} does not say what is scaled down");
         }

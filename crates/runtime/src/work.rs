@@ -73,6 +73,10 @@ operations! {
     IdleWakeUp = "idle_wake_up",
     /// The operating system is called.
     SystemCall = "system_call",
+    /// The record of a node of an XML document is read.
+    NodeRead = "node_read",
+    /// The record of a node of an XML document is made.
+    NodeWrite = "node_write",
 }
 
 /// How many operations there are.

@@ -29,6 +29,7 @@ use tidegate_workload::{Dialect, Failure};
 use crate::blocking::ClientError;
 use crate::connection::{Connector, LoadError, Transactional, check, load, on_tables, remove};
 use crate::detection::Whereabouts;
+use crate::embedded::auctions;
 use crate::embedded::{self, EmbeddedError, EngineDatabase, Probe};
 use crate::guest::GuestError;
 use crate::process::ProcessError;
@@ -49,8 +50,8 @@ pub struct Dbms {
     pub name: &'static str,
     /// What it is called in text.
     pub title: &'static str,
-    /// What its statements are written in.
-    pub dialect: Dialect,
+    /// What its statements are written in; `None` where it has documents and no SQL.
+    pub dialect: Option<Dialect>,
     /// What can hold a limit before it.
     pub gate: Gate,
     /// Whether a database of it is within our own process, also where the place of its file is
@@ -82,8 +83,14 @@ pub type Started = Result<Box<dyn Database>, DatabaseError>;
 
 impl Dbms {
     /// Every DBMS.
-    pub const ALL: &[&Dbms] =
-        &[&postgres::DBMS, &mariadb::DBMS, &sqlite::DBMS, &firebird::DBMS, &embedded::DBMS];
+    pub const ALL: &[&Dbms] = &[
+        &postgres::DBMS,
+        &mariadb::DBMS,
+        &sqlite::DBMS,
+        &firebird::DBMS,
+        &embedded::DBMS,
+        &auctions::DBMS,
+    ];
 
     /// Returns the DBMS of a name.
     #[must_use]

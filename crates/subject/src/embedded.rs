@@ -14,6 +14,7 @@
 //! The engine runs in our own process and shares its processors with who measures it. When we are
 //! killed outright (SIGKILL) the directory stays until the next one is made.
 
+pub mod auctions;
 mod costs;
 mod database;
 mod form;
@@ -35,6 +36,7 @@ use tidegate_engine::{Store, StoreError, TxnError, TxnOptions};
 use tidegate_runtime::entropy;
 use tidegate_workload::Table;
 use tidegate_workload::workload::Workload;
+use tidegate_xml::store::XmlStoreError;
 
 pub use database::DBMS;
 pub use form::{EngineDatabase, EngineForm};
@@ -46,10 +48,11 @@ pub use tidegate_engine::lock::{LockStatistics, Priorities as LockPriorities};
 pub use tidegate_engine_server::{CallError, ClassPriorities};
 
 use crate::connection::LoadError;
+use crate::embedded_xml::AuctionLoadError;
 pub use crate::isolation::Isolation;
 use crate::scratch::Scratch;
-pub use requests::{Done, RequestError};
-pub use service::{Service, Serving};
+pub use requests::{Done, NodeLocking, RequestError};
+pub use service::{Conflicts, Service, Serving, StoreWork};
 use sql::{Catalog, SqlError, StoreConnection};
 
 /// The store's own directory, in ours: it must be empty at first.
@@ -89,6 +92,21 @@ pub enum EmbeddedError {
     /// The tables were not loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The XML store failed.
+    #[error("the embedded XML store: {0}")]
+    Xml(#[from] XmlStoreError),
+    /// The document of an auction site was not loaded.
+    #[error(transparent)]
+    Auctions(#[from] AuctionLoadError),
+    /// There is no document yet, or its workload has none.
+    #[error("the embedded XML store has no auction site; load the workload xmark")]
+    NoDocument,
+    /// What committed transactions have done is not there.
+    #[error("the embedded engine has lost something: {0}")]
+    Lost(String),
+    /// Locks on nodes were set where there are none.
+    #[error("only the XML store has locks on nodes; leave them out for other data")]
+    NoNodes,
 }
 
 /// A private store; dropping it closes it and removes its directory.
@@ -109,13 +127,7 @@ impl Embedded {
     /// # Errors
     /// See [`EmbeddedError`].
     pub fn start(options: Options) -> Result<Self, EmbeddedError> {
-        let failed = |path: &Path, source| EmbeddedError::Directory { path: path.into(), source };
-        let directory =
-            Scratch::new("embedded").map_err(|source| failed(&std::env::temp_dir(), source))?;
-        let place = directory.path().join(STORE);
-        let (disk, io) = std::fs::create_dir(&place)
-            .and_then(|()| open_disk(&place))
-            .map_err(|source| failed(&place, source))?;
+        let (directory, disk, io) = private_disk("embedded")?;
         let mut database = Embedded::create_on(&disk, options)?;
         (database.directory, database.io) = (Some(directory), io);
         Ok(database)
@@ -190,10 +202,24 @@ impl Embedded {
     pub fn stop(self) -> Result<(), EmbeddedError> {
         let Embedded { catalog, store, directory, .. } = self;
         drop((catalog, store));
-        let Some(directory) = directory else { return Ok(()) };
-        let path = directory.path().to_owned();
-        directory.close().map_err(|source| EmbeddedError::Directory { path, source })
+        directory.map_or(Ok(()), remove_directory)
     }
+}
+
+/// Makes a directory whose name has this word in it, for a store in it.
+fn private_disk(word: &str) -> Result<(Scratch, Arc<dyn Disk>, IoMode), EmbeddedError> {
+    let failed = |path: &Path, source| EmbeddedError::Directory { path: path.into(), source };
+    let directory = Scratch::new(word).map_err(|source| failed(&std::env::temp_dir(), source))?;
+    let place = directory.path().join(STORE);
+    let (disk, io) = std::fs::create_dir(&place)
+        .and_then(|()| open_disk(&place))
+        .map_err(|source| failed(&place, source))?;
+    Ok((directory, disk, io))
+}
+
+fn remove_directory(directory: Scratch) -> Result<(), EmbeddedError> {
+    let path = directory.path().to_owned();
+    directory.close().map_err(|source| EmbeddedError::Directory { path, source })
 }
 
 /// How the engine is to run transactions.

@@ -55,7 +55,7 @@ use keeper::Keeper;
 pub static DBMS: Dbms = Dbms {
     name: "firebird",
     title: "Firebird",
-    dialect: Dialect::Firebird,
+    dialect: Some(Dialect::Firebird),
     gate: Gate::None,
     is_in_process: false,
     connections: None,

@@ -49,7 +49,7 @@ pub use level::level;
 pub static DBMS: Dbms = Dbms {
     name: "mariadb",
     title: "MariaDB",
-    dialect: Dialect::MariaDb,
+    dialect: Some(Dialect::MariaDb),
     gate: Gate::None,
     is_in_process: false,
     connections: Some("max_connections"),

@@ -29,7 +29,7 @@ pub use installation::Installation;
 pub static DBMS: Dbms = Dbms {
     name: "postgres",
     title: "PostgreSQL",
-    dialect: Dialect::Postgres,
+    dialect: Some(Dialect::Postgres),
     gate: Gate::Proxy,
     is_in_process: false,
     connections: Some("max_connections"),

@@ -35,7 +35,7 @@ use crate::url::{PathPart, Scheme};
 pub static DBMS: Dbms = Dbms {
     name: "sqlite",
     title: "SQLite",
-    dialect: Dialect::Sqlite,
+    dialect: Some(Dialect::Sqlite),
     gate: Gate::None,
     is_in_process: true,
     connections: None,

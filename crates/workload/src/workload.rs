@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::xmark::AuctionTransaction;
+use crate::xmark::{AuctionTransaction, Xmark};
 use crate::{Dialect, Procedure, Running, Session, Table, Value};
 
 /// A benchmark's tables and what its clients do with them.
@@ -25,6 +25,11 @@ pub trait Workload: fmt::Debug + Send + Sync {
     fn validate(&self, dialect: Dialect) -> Result<(), Unfit> {
         let _ = dialect;
         Ok(())
+    }
+
+    /// The auction site in XML that it is on, if it has no tables but that.
+    fn auction_site(&self) -> Option<&Xmark> {
+        None
     }
 
     fn tables(&self) -> Vec<Table>;

@@ -157,6 +157,10 @@ impl Workload for Xmark {
         )))
     }
 
+    fn auction_site(&self) -> Option<&Xmark> {
+        Some(self)
+    }
+
     fn tables(&self) -> Vec<Table> {
         Vec::new()
     }

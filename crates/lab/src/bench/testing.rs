@@ -60,6 +60,7 @@ pub(super) fn load(phases: &[(f64, f64, u64)]) -> LoadReport {
         client_core_share: 0.0,
         subject_cpu_us: None,
         subject_core_share: None,
+        store: None,
         records_waited_ms: 0,
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate_control::{Algorithm, Mpl};
 use tidegate_runtime::sync::channel;
 use tidegate_runtime::{clock, is_virtual, thread};
-use tidegate_subject::database::Database;
+use tidegate_subject::database::{Clients, Database};
 use tidegate_subject::embedded::{
     ClassPriorities, EmbeddedError, Probe, RequestTimes, SplitPolicy,
 };
@@ -68,6 +68,7 @@ pub(super) fn conduct(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<LoadOutcome, ExecutionError> {
+    arrange(database, &assignment.treatment)?;
     let probe = probe(database, &assignment.treatment)?;
     let journal = journal(&assignment.treatment, way);
     let front = front(database, assignment, way, journal.clone())?;
@@ -181,6 +182,44 @@ fn probe(database: &dyn Database, treatment: &Treatment) -> Result<Option<Probe>
         probe.set_split_policy(policy(split)).map_err(refused)?;
     }
     Ok(Some(probe))
+}
+
+/// Sets how transactions lock the nodes of a document, and gives the store memory for a share of
+/// its pages, of which it is full then.
+fn arrange(database: &dyn Database, treatment: &Treatment) -> Result<(), ExecutionError> {
+    let Treatment { locking, buffer_percent, .. } = treatment;
+    if locking.is_none() && buffer_percent.is_none() {
+        return Ok(());
+    }
+    let Clients::Engine(store) = database.clients() else {
+        let reason = "locks on nodes and `buffer_percent` are for the databases in this process";
+        return Err(ExecutionError::Unavailable(reason.into()));
+    };
+    let refused = |error: EmbeddedError| ExecutionError::Failed(error.into());
+    if let Some(locking) = locking {
+        let locking = locking.locking().map_err(|error| ExecutionError::Failed(error.into()))?;
+        store.set_locking(locking).map_err(refused)?;
+    }
+    if let Some(percent) = buffer_percent {
+        let bytes = store.warm().map_err(refused)?;
+        store
+            .engine()
+            .set_buffer_bytes(share_of(bytes, *percent))
+            .map_err(|error| refused(error.into()))?;
+        store.warm().map_err(refused)?;
+    }
+    Ok(())
+}
+
+/// Returns so many per cent of all pages; of all of them twice as much, as they become more.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of what is in memory or on a disk, in whole bytes"
+)]
+fn share_of(bytes: u64, percent: f64) -> usize {
+    let room = if percent < 100.0 { percent / 100.0 } else { 2.0 };
+    (bytes as f64 * room) as usize
 }
 
 fn policy(split: Split) -> SplitPolicy {

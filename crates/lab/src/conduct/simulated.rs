@@ -264,6 +264,7 @@ fn report(assignment: &Assignment, tps: f64) -> LoadReport {
             rolled_back: 0,
             latency,
             phases: Vec::new(),
+            locking: None,
         }],
         intervals: (1..=intervals as u32).map(interval).collect(),
         classes: classes(assignment, tps, latency),
@@ -284,6 +285,7 @@ fn report(assignment: &Assignment, tps: f64) -> LoadReport {
         client_core_share: 0.0,
         subject_cpu_us: None,
         subject_core_share: None,
+        store: None,
         records_waited_ms: 0,
     }
 }

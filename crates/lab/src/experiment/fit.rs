@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use tidegate_subject::database::Gate;
 use tidegate_subject::processors::Processors;
 use tidegate_subject::settings::plain_name;
+use tidegate_workload::workload::Unfit;
 
 use super::complaint::Complaint;
 use super::scenarios::Recipe;
@@ -151,8 +152,19 @@ fn refuse_priorities(kind: SubjectKind, treatment: &Treatment) -> Result<(), Com
 fn refuse_workloads(subject: &Subject, recipe: &Recipe) -> Result<(), Complaint> {
     let Some(dbms) = subject.kind.dbms() else { return Ok(()) };
     for spec in recipe.treatment.workloads(&recipe.workload) {
+        let workload = spec.build()?;
+        let has_document = workload.auction_site().is_some();
+        let fit = match dbms.dialect {
+            Some(_) if has_document && subject.kind == SubjectKind::Machine => Ok(()),
+            Some(dialect) => workload.validate(dialect),
+            None if has_document => Ok(()),
+            None => Err(Unfit(format!(
+                "it has documents and no SQL; take the workload xmark in the place of {}",
+                workload.name()
+            ))),
+        };
         let unfit = |unfit| Complaint::about_content(format!("{}: {unfit}", subject.kind));
-        spec.build()?.validate(dbms.dialect).map_err(unfit)?;
+        fit.map_err(unfit)?;
     }
     Ok(())
 }

@@ -8,7 +8,11 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 use tidegate_control::Algorithm;
+use tidegate_subject::embedded::auctions::{
+    EscalationReading, LockEscalation, LockProtocol, Locking,
+};
 
 use super::values::{Bytes, written};
 use super::workload::WorkloadSpec;
@@ -27,6 +31,102 @@ pub struct Treatment {
     pub exchange: Option<Exchange>,
     /// Whether the database's aging is watched, and how.
     pub aging: Option<Aging>,
+    /// How transactions lock the nodes of a document, where they do.
+    pub locking: Option<LockingSpec>,
+    /// Memory for pages at the start as a share of all pages, in per cent, in the place of
+    /// `buffer`. All pages are read before the load begins, so it begins with a warm buffer.
+    pub buffer_percent: Option<f64>,
+}
+
+/// How transactions lock the nodes of a document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockingSpec {
+    /// The name of the protocol.
+    pub protocol: String,
+    /// The lock depth; no bound when nothing is said.
+    #[serde(default)]
+    pub depth: Option<u32>,
+    /// From when on many locks become one; never when nothing is said.
+    #[serde(default)]
+    pub escalation: Option<EscalationSpec>,
+}
+
+/// From when on many locks on nodes become one lock above them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EscalationSpec {
+    pub policy: EscalationPolicy,
+    pub reading: ReadingSpec,
+}
+
+/// The study's policies of escalation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EscalationPolicy {
+    Moderate,
+    Eager,
+    Aggressive,
+}
+
+/// What the gain of an escalation does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadingSpec {
+    /// As the study's formula.
+    #[default]
+    Formula,
+    /// As the sentence behind the formula.
+    Sentence,
+}
+
+impl LockingSpec {
+    /// Returns what the store is told. The time of requests is measured, too.
+    ///
+    /// # Errors
+    /// There is no protocol of that name.
+    pub fn locking(&self) -> Result<Locking, UnknownProtocol> {
+        let escalation = |EscalationSpec { policy, reading }: EscalationSpec| LockEscalation {
+            reading: match reading {
+                ReadingSpec::Formula => EscalationReading::Formula,
+                ReadingSpec::Sentence => EscalationReading::Sentence,
+            },
+            ..match policy {
+                EscalationPolicy::Moderate => LockEscalation::MODERATE,
+                EscalationPolicy::Eager => LockEscalation::EAGER,
+                EscalationPolicy::Aggressive => LockEscalation::AGGRESSIVE,
+            }
+        };
+        let protocol = LockProtocol::named(&self.protocol)
+            .ok_or_else(|| UnknownProtocol(self.protocol.clone()))?;
+        let (depth, escalation) = (self.depth, self.escalation.map(escalation));
+        Ok(Locking { protocol, depth, escalation, is_timed: true })
+    }
+}
+
+/// A name that no lock protocol has.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no lock protocol is called `{0}`; use document, x, mgl or tadom3+")]
+pub struct UnknownProtocol(pub String);
+
+/// The protocol, and what differs from no bound and no escalation.
+impl fmt::Display for LockingSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LockingSpec { protocol, depth, escalation } = self;
+        f.write_str(protocol)?;
+        if let Some(depth) = depth {
+            write!(f, " to depth {depth}")?;
+        }
+        let Some(EscalationSpec { policy, reading }) = escalation else { return Ok(()) };
+        let policy = match policy {
+            EscalationPolicy::Moderate => "moderate",
+            EscalationPolicy::Eager => "eager",
+            EscalationPolicy::Aggressive => "aggressive",
+        };
+        let reading = match reading {
+            ReadingSpec::Formula => "formula",
+            ReadingSpec::Sentence => "sentence",
+        };
+        write!(f, ", {policy} escalation by the {reading}")
+    }
 }
 
 /// What an MPL of an experiment is.
@@ -142,7 +242,9 @@ impl fmt::Display for Treatment {
             ArrivalSpec::Constant(rate) => words.push(format!("{rate} a second")),
         }
         words.extend(self.priority.map(|priority| priority.to_string()));
+        words.extend(self.locking.as_ref().map(ToString::to_string));
         words.extend(self.buffer.map(|buffer| format!("buffer {buffer}")));
+        words.extend(self.buffer_percent.map(|share| format!("buffer {share} % of all pages")));
         match &self.exchange {
             None => {}
             Some(Exchange::Workload(then)) => words.push(format!("then {}", then.describe())),
@@ -206,6 +308,15 @@ mod tests {
                 look: Duration::from_secs(10),
                 split: Some(Split::MaxKey),
             }),
+            locking: Some(LockingSpec {
+                protocol: "mgl".to_owned(),
+                depth: Some(3),
+                escalation: Some(EscalationSpec {
+                    policy: EscalationPolicy::Eager,
+                    reading: ReadingSpec::Sentence,
+                }),
+            }),
+            buffer_percent: Some(0.1),
         };
         for treatment in [Treatment::default(), full.clone()] {
             let text = serde_json::to_string(&treatment).unwrap();
@@ -215,7 +326,8 @@ mod tests {
         assert_eq!(
             full.to_string(),
             "study-hill-climbing:c=0.3, 500 clients, 80 a second at random, 10 % first at the \
-             gate, in lock queues and on processors, buffer 16MB, then buffer 8MB, 100000 \
+             gate, in lock queues and on processors, mgl to depth 3, eager escalation by the \
+             sentence, buffer 16MB, buffer 0.1 % of all pages, then buffer 8MB, 100000 \
              transactions, split max-key"
         );
     }

@@ -3,6 +3,7 @@
 mod ds2;
 mod tpcc;
 mod tpcw;
+mod xmark;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use tidegate_workload::workload::Workload;
 pub use ds2::{Ds2Size, Ds2Spec};
 pub use tpcc::TpccSpec;
 pub use tpcw::TpcwSpec;
+pub use xmark::{AccessSpec, PersonsSpec, XmarkSpec};
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
@@ -44,6 +46,8 @@ pub enum WorkloadSpec {
     Tpcc(TpccSpec),
     /// A book shop.
     Tpcw(TpcwSpec),
+    /// An auction site in XML.
+    Xmark(XmarkSpec),
 }
 
 /// The values of the thrashing study's statements.
@@ -89,6 +93,12 @@ pub enum WorkloadError {
     Tpcc(#[from] tidegate_workload::tpcc::TpccScaleError),
     #[error("workload tpcw: {0}")]
     Tpcw(#[from] tidegate_workload::tpcw::TpcwScaleError),
+    #[error("workload xmark: a factor of {0}; give a number above 0")]
+    XmarkFactor(f64),
+    #[error("workload xmark: a skew of {0} %; give 0 to 100")]
+    Skew(f64),
+    #[error("workload xmark: {0}")]
+    AuctionMix(#[from] tidegate_workload::xmark::AuctionMixError),
     #[error("workload {workload}: no mix is called `{name}`; there are {known}")]
     Mix { workload: &'static str, name: String, known: String },
 }
@@ -137,6 +147,7 @@ impl WorkloadSpec {
             WorkloadSpec::Ds2(spec) => Arc::new(spec.build()?),
             WorkloadSpec::Tpcc(spec) => Arc::new(spec.build()?),
             WorkloadSpec::Tpcw(spec) => Arc::new(spec.build()?),
+            WorkloadSpec::Xmark(spec) => Arc::new(spec.build()?),
         })
     }
 
@@ -165,6 +176,7 @@ impl WorkloadSpec {
             WorkloadSpec::Ds2(spec) => spec.describe(),
             WorkloadSpec::Tpcc(spec) => spec.describe(),
             WorkloadSpec::Tpcw(spec) => spec.describe(),
+            WorkloadSpec::Xmark(spec) => spec.describe(),
         }
     }
 
@@ -178,6 +190,7 @@ impl WorkloadSpec {
             WorkloadSpec::Ds2(spec) => spec.rows(),
             WorkloadSpec::Tpcc(spec) => spec.rows(),
             WorkloadSpec::Tpcw(spec) => spec.rows(),
+            WorkloadSpec::Xmark(spec) => spec.rows(),
         }
     }
 
@@ -194,6 +207,7 @@ impl WorkloadSpec {
             (WorkloadSpec::Ds2(one), WorkloadSpec::Ds2(other)) => one.shares_tables_with(*other),
             (WorkloadSpec::Tpcc(one), WorkloadSpec::Tpcc(other)) => one.shares_tables_with(other),
             (WorkloadSpec::Tpcw(one), WorkloadSpec::Tpcw(other)) => one.shares_tables_with(other),
+            (WorkloadSpec::Xmark(one), WorkloadSpec::Xmark(other)) => one.shares_tables_with(other),
             _ => self == other,
         }
     }

@@ -15,7 +15,7 @@ use rustix::time::ClockId;
 use tidegate_runtime::sync::{Receiver, RecvTimeoutError, Sender, channel};
 use tidegate_runtime::{clock, is_virtual, thread};
 use tidegate_subject::embedded::{
-    CallError, Done, LockStatistics, RequestError, RequestTimes, Service,
+    CallError, Done, LockStatistics, RequestError, RequestTimes, Service, StoreWork,
 };
 use tidegate_workload::Conflict;
 
@@ -42,6 +42,10 @@ pub(super) struct Calls<'a> {
     alive: usize,
     losses: Losses,
     locks_before: LockStatistics,
+    /// What the store had done when the measured time began.
+    work_before: StoreWork,
+    /// What it did in the measured time, once that is over.
+    work: Option<StoreWork>,
 }
 
 /// What became of a client's transaction.
@@ -67,6 +71,8 @@ impl<'a> Calls<'a> {
             alive: options.clients,
             losses: Losses::default(),
             locks_before: service.locks(),
+            work_before: StoreWork::default(),
+            work: None,
         }
     }
 
@@ -132,7 +138,10 @@ impl<'a> Calls<'a> {
     fn take(&mut self, CallAnswer { client, result, .. }: CallAnswer) {
         let Some(task) = self.tasks[client].take() else { return };
         match result {
-            Ok(Done { ending, phases }) => {
+            Ok(Done { ending, phases, locking }) => {
+                if let Some(locking) = &locking {
+                    self.dispatcher.locked(&task, locking);
+                }
                 self.dispatcher.ended(&task, ending, &phases, clock::now());
             }
             Err(_) if self.dispatcher.is_closing() => {}
@@ -181,6 +190,11 @@ impl Crowd for Calls<'_> {
     fn enter(&mut self, stage: Stage) {
         self.dispatcher.tally.stage = stage;
         self.service.give_up(stage == Stage::Draining);
+        match stage {
+            Stage::Measuring => self.work_before = self.service.work(),
+            Stage::Draining => self.work = Some(self.service.work().since(&self.work_before)),
+            Stage::Connecting | Stage::Ready | Stage::Warmup => {}
+        }
         if stage == Stage::Draining {
             self.alive = self.tasks.iter().flatten().count();
         }
@@ -214,6 +228,10 @@ impl Crowd for Calls<'_> {
 
     fn conflicts(&mut self) -> BTreeMap<Conflict, u64> {
         conflicts(&self.locks_before, &self.service.locks())
+    }
+
+    fn store_work(&self) -> Option<StoreWork> {
+        self.work.clone()
     }
 
     fn losses(&self) -> &Losses {

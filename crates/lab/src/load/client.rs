@@ -57,7 +57,8 @@ impl SocketClient {
         poll.registry().register(socket.source(), Token(index), both)?;
         let mut out = Vec::new();
         let line = ClientProtocol::start(server, connection.application(), &mut out);
-        let state = ClientState::new(connection, server.url.dbms().dialect);
+        let dialect = server.url.dbms().dialect.expect("a server on sockets has SQL");
+        let state = ClientState::new(connection, dialect);
         Ok(SocketClient { socket, line, state, out, is_connected: false })
     }
 

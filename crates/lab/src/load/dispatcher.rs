@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_gate::Class;
 use tidegate_runtime::clock;
+use tidegate_subject::embedded::NodeLocking;
 use tidegate_workload::workload::{Client, Transaction, Workload};
 use tidegate_workload::{Ending, Failure};
 
@@ -153,6 +154,11 @@ impl Dispatcher {
             let of = Record { client, workload, kind, class, stage, scheduled, latency, ending };
             recorder.record(of);
         }
+    }
+
+    /// Counts what a transaction has locked, which came to its end.
+    pub(super) fn locked(&mut self, task: &Task, locking: &NodeLocking) {
+        self.tally.locked(task.kind, locking);
     }
 
     /// A client's transaction has failed: whether the same one is to run again.

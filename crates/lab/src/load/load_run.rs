@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use tidegate_runtime::clock;
+use tidegate_subject::embedded::StoreWork;
 use tidegate_workload::Conflict;
 
 use super::dispatcher::Dispatcher;
 use super::server::ServerClock;
 use super::tally::IntervalReport;
-use super::{Alongside, LoadError, LoadOptions, LoadReport, Phase, PhaseReport, Progress, Stage};
+use super::{
+    Alongside, LoadError, LoadOptions, LoadReport, Phase, PhaseReport, Progress, Stage, StoreReport,
+};
 
 /// How long stragglers may take to end before they are left behind. Whoever has the database ends
 /// those.
@@ -50,6 +53,11 @@ pub(super) trait Crowd {
     /// How often transactions gave way to others, by the reason; each was run again.
     fn conflicts(&mut self) -> BTreeMap<Conflict, u64> {
         self.dispatcher().tally.conflicts.clone()
+    }
+
+    /// What a store in our process did in the measured time.
+    fn store_work(&self) -> Option<StoreWork> {
+        None
     }
 
     fn losses(&self) -> &Losses;
@@ -187,6 +195,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
         let connect_retries = self.crowd.connect_retries();
         let connects_at_once = self.crowd.connects_at_once();
         let classes = self.crowd.dispatcher().class_reports();
+        let store = self.crowd.store_work().map(StoreReport::from);
         let tally = &self.crowd.dispatcher().tally;
         let transactions = tally.transactions as f64;
         let each_us = |cpu_s: f64| cpu_s * 1e6 / transactions.max(1.0);
@@ -222,6 +231,7 @@ impl<'a, C: Crowd> LoadRun<'a, C> {
             client_core_share: measured.cpu_s / measured.seconds,
             subject_cpu_us: measured.server_cpu_s.map(each_us),
             subject_core_share: measured.server_cpu_s.map(|cpu_s| cpu_s / measured.seconds),
+            store,
             records_waited_ms: u64::try_from(measured.records_waited.as_millis())
                 .expect("a load does not last for 500 million years"),
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use tidegate_gate::Class;
+use tidegate_subject::embedded::NodeLocking;
 use tidegate_workload::workload::Kind;
 use tidegate_workload::{Conflict, Ending};
 
@@ -39,6 +40,8 @@ struct OfKind {
     latency_us: Histogram<u64>,
     /// Of the transactions done since the interval began.
     interval_us: Histogram<u64>,
+    /// What those of the measured time have locked, where that is known.
+    locking: Option<NodeLocking>,
     phases_us: Vec<Histogram<u64>>,
 }
 
@@ -55,6 +58,51 @@ pub struct KindReport {
     /// How long their phases took, of those that were not run again, by name: of the phases that
     /// were timed, and empty when there is one phase.
     pub phases: Vec<PhaseOfKind>,
+    /// What they locked in documents; `None` where they lock no nodes.
+    pub locking: Option<LockingReport>,
+}
+
+/// What transactions of a kind have locked, all together, those runs included that ended in a
+/// conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LockingReport {
+    pub runs: u64,
+    /// Requests of locks.
+    pub requests: u64,
+    /// Locks that were held at the ends of runs.
+    pub locks: u64,
+    pub conversions: u64,
+    pub escalations: u64,
+    /// Requests that waited.
+    pub waits: u64,
+    /// Time that requests took, waits included, in milliseconds.
+    pub request_ms: f64,
+    /// Time that requests waited for others, in milliseconds.
+    pub block_ms: f64,
+    /// Runs that ended in a deadlock.
+    pub deadlocks: u64,
+    /// Runs that ended because a lock was not granted in time.
+    pub timeouts: u64,
+    /// Runs that gave way to a higher priority.
+    pub preemptions: u64,
+}
+
+impl From<NodeLocking> for LockingReport {
+    fn from(locking: NodeLocking) -> LockingReport {
+        LockingReport {
+            runs: locking.runs,
+            requests: locking.requests,
+            locks: locking.locks,
+            conversions: locking.conversions,
+            escalations: locking.escalations,
+            waits: locking.waits,
+            request_ms: locking.request_time.as_secs_f64() * 1e3,
+            block_ms: locking.block_time.as_secs_f64() * 1e3,
+            deadlocks: locking.deadlocks,
+            timeouts: locking.timeouts,
+            preemptions: locking.preemptions,
+        }
+    }
 }
 
 /// What was seen of a scheduling class in the measured time.
@@ -165,6 +213,7 @@ impl Tally {
             rolled_back: 0,
             latency_us: histogram(),
             interval_us: histogram(),
+            locking: None,
             phases_us: match kind.phases.len() {
                 0 | 1 => Vec::new(),
                 count => vec![histogram(); count],
@@ -202,6 +251,15 @@ impl Tally {
         record(&mut of_kind.interval_us, ended.latency);
         for (histogram, &time) in of_kind.phases_us.iter_mut().zip(ended.phases) {
             record(histogram, time);
+        }
+    }
+
+    /// Counts what a transaction of a kind has locked, if it is one of the measured time.
+    pub(super) fn locked(&mut self, kind: usize, locking: &NodeLocking) {
+        if self.stage == Stage::Measuring
+            && let Some(of_kind) = self.kinds.get_mut(kind)
+        {
+            *of_kind.locking.get_or_insert_default() += *locking;
         }
     }
 
@@ -275,6 +333,7 @@ impl Tally {
             rolled_back: of_kind.rolled_back,
             latency: latency(&of_kind.latency_us),
             phases: phases(of_kind),
+            locking: of_kind.locking.map(LockingReport::from),
         };
         self.kinds.iter().map(report).collect()
     }

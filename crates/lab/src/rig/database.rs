@@ -17,9 +17,10 @@ pub struct UnknownDatabase {
     pub name: String,
 }
 
-/// Returns the DBMSs before which limits can be held, in the order in which they are preferred.
+/// Returns the DBMSs with SQL before which limits can be held, in the order in which they are
+/// preferred.
 fn gated() -> impl Iterator<Item = &'static Dbms> {
-    Dbms::ALL.iter().copied().filter(|dbms| dbms.gate != Gate::None)
+    Dbms::ALL.iter().copied().filter(|dbms| dbms.gate != Gate::None && dbms.dialect.is_some())
 }
 
 /// Returns the names of those DBMSs, as messages have them.

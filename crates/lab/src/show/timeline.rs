@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::grid::Grid;
-use crate::store::{ClassSeen, ExecutionCourse, LimitSeen, TreeSeen};
+use crate::store::{ClassSeen, ExecutionCourse, LimitSeen, LockingSeen, StoreSeen, TreeSeen};
 
 /// Control intervals shown of an execution; more are shown as means of neighbours.
 const SHOWN: usize = 24;
@@ -25,6 +25,9 @@ pub fn text(courses: &[ExecutionCourse]) -> String {
         }
         if !course.trees.is_empty() {
             text.push_str(&trees(&course.trees));
+        }
+        if !course.locking.is_empty() {
+            text.push_str(&locking(course));
         }
         text.push('\n');
     }
@@ -60,6 +63,50 @@ fn classes(seen: &[ClassSeen]) -> String {
     };
     let head = ["class", "transactions", "mean ms", "p95 ms"].map(str::to_owned).to_vec();
     Grid { head, rows: seen.iter().map(row).collect() }.text()
+}
+
+/// What each kind of transaction locked, a transaction in the mean; the conflicts; pages and log.
+fn locking(course: &ExecutionCourse) -> String {
+    let row = |one: &LockingSeen| {
+        let each = |sum: f64| format!("{:.3}", sum / (one.transactions as f64).max(1.0));
+        let aborts = one.deadlocks + one.timeouts + one.preemptions;
+        vec![
+            one.kind.clone(),
+            one.transactions.to_string(),
+            format!("{:.3}", one.mean_ms),
+            each(one.request_ms),
+            each(one.block_ms),
+            each(one.locks as f64),
+            each(one.conversions as f64),
+            one.escalations.to_string(),
+            aborts.to_string(),
+        ]
+    };
+    let head = [
+        "transaction",
+        "number",
+        "mean ms",
+        "requests ms",
+        "blocked ms",
+        "locks",
+        "conversions",
+        "escalations",
+        "aborts",
+    ];
+    let head = head.map(str::to_owned).to_vec();
+    let rows = course.locking.iter().map(row).collect();
+    let mut text = Grid { head, rows }.text();
+    for one in &course.conflicts {
+        let _ = writeln!(text, "{} over {}: {}", one.cause, one.place, one.times);
+    }
+    for one in &course.store {
+        let StoreSeen { page_reads, page_writes, log_syncs, .. } = one;
+        let _ = writeln!(
+            text,
+            "pages read {page_reads}, written {page_writes}; syncs of the log {log_syncs}"
+        );
+    }
+    text
 }
 
 /// Each tree at the first look and at the last, with what was read in between.

@@ -24,6 +24,51 @@ pub struct ExecutionCourse {
     pub limits: Vec<LimitSeen>,
     pub classes: Vec<ClassSeen>,
     pub trees: Vec<TreeSeen>,
+    pub locking: Vec<LockingSeen>,
+    pub conflicts: Vec<ConflictSeen>,
+    /// At most one.
+    pub store: Vec<StoreSeen>,
+}
+
+/// What transactions of a kind locked in documents, all together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LockingSeen {
+    pub kind: String,
+    /// Transactions that came to their end.
+    pub transactions: i64,
+    /// How long they took in the mean, in milliseconds.
+    pub mean_ms: f64,
+    /// Runs of these transactions, of which some ended in conflicts.
+    pub runs: i64,
+    /// Time that requests of locks took, in milliseconds.
+    pub request_ms: f64,
+    /// Time of these that they waited for others, in milliseconds.
+    pub block_ms: f64,
+    pub locks: i64,
+    pub conversions: i64,
+    pub escalations: i64,
+    pub deadlocks: i64,
+    pub timeouts: i64,
+    pub preemptions: i64,
+}
+
+/// Runs of transactions that ended in a conflict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConflictSeen {
+    /// `deadlock`, `timeout` or `preempted`.
+    pub cause: String,
+    /// `node`, `edge` or `entry`.
+    pub place: String,
+    pub times: i64,
+}
+
+/// What a store in our process read and wrote in the measured time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoreSeen {
+    pub page_reads: i64,
+    pub page_writes: i64,
+    pub log_syncs: i64,
+    pub log_bytes: i64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -89,11 +134,60 @@ impl Store {
             ];
             self.insert("class_seen", &[&of[..], &latency(&one.latency)].concat())?;
         }
+        self.add_locking(attempt, seen)?;
         let last = seen.looks.len();
         for (number, look) in (1..).zip(&seen.looks) {
             self.add_look(attempt, number, look, number == 1 || number == last)?;
         }
         Ok(())
+    }
+
+    /// Writes down what transactions locked, and what the store read and wrote.
+    fn add_locking(&mut self, attempt: i64, seen: &Measured) -> Result<(), StoreError> {
+        for kind in &seen.load.kinds {
+            let Some(of) = &kind.locking else { continue };
+            self.insert(
+                "locking_seen",
+                &[
+                    ("attempt", attempt.into()),
+                    ("workload", kind.workload.into()),
+                    ("kind", kind.kind.into()),
+                    ("runs", count(of.runs)),
+                    ("requests", count(of.requests)),
+                    ("locks", count(of.locks)),
+                    ("conversions", count(of.conversions)),
+                    ("escalations", count(of.escalations)),
+                    ("waits", count(of.waits)),
+                    ("request_ms", real(of.request_ms)),
+                    ("block_ms", real(of.block_ms)),
+                    ("deadlocks", count(of.deadlocks)),
+                    ("timeouts", count(of.timeouts)),
+                    ("preemptions", count(of.preemptions)),
+                ],
+            )?;
+        }
+        let Some(store) = &seen.load.store else { return Ok(()) };
+        self.insert(
+            "store_seen",
+            &[
+                ("attempt", attempt.into()),
+                ("page_reads", count(store.page_reads)),
+                ("page_writes", count(store.page_writes)),
+                ("log_syncs", count(store.log_syncs)),
+                ("log_bytes", count(store.log_bytes)),
+            ],
+        )?;
+        store.conflicts.iter().try_for_each(|one| {
+            self.insert(
+                "conflict_seen",
+                &[
+                    ("attempt", attempt.into()),
+                    ("cause", one.cause.into()),
+                    ("place", one.place.into()),
+                    ("times", count(one.times)),
+                ],
+            )
+        })
     }
 
     /// Writes down a look; the fills one by one only where that is asked for.
@@ -143,7 +237,11 @@ impl Store {
             let limits: Vec<LimitSeen> = self.rows(LIMITS, &attempt)?;
             let classes: Vec<ClassSeen> = self.rows(CLASSES, &attempt)?;
             let trees: Vec<TreeSeen> = self.rows(TREES, &attempt)?;
-            if !(limits.is_empty() && classes.is_empty() && trees.is_empty()) {
+            let locking: Vec<LockingSeen> = self.rows(LOCKING, &attempt)?;
+            let conflicts: Vec<ConflictSeen> = self.rows(CONFLICTS, &attempt)?;
+            let store: Vec<StoreSeen> = self.rows(STORE, &attempt)?;
+            let is_plain = limits.is_empty() && classes.is_empty() && trees.is_empty();
+            if !(is_plain && locking.is_empty()) {
                 courses.push(ExecutionCourse {
                     run,
                     batchset,
@@ -153,6 +251,9 @@ impl Store {
                     limits,
                     classes,
                     trees,
+                    locking,
+                    conflicts,
+                    store,
                 });
             }
         }
@@ -167,7 +268,32 @@ const CLASSES: &str =
 const TREES: &str = "SELECT number, at_s, tree, leaves, fill, logical_reads, physical_reads \
      FROM tree_seen WHERE attempt = ? ORDER BY number, tree";
 
+const LOCKING: &str = "SELECT l.kind, k.committed + k.rolled_back, k.mean_ms, l.runs, \
+     l.request_ms, l.block_ms, l.locks, l.conversions, l.escalations, l.deadlocks, l.timeouts, \
+     l.preemptions FROM locking_seen l JOIN kind k ON k.attempt = l.attempt \
+     AND k.workload = l.workload AND k.kind = l.kind WHERE l.attempt = ? ORDER BY l.kind";
+const CONFLICTS: &str =
+    "SELECT cause, place, times FROM conflict_seen WHERE attempt = ? ORDER BY cause, place";
+const STORE: &str =
+    "SELECT page_reads, page_writes, log_syncs, log_bytes FROM store_seen WHERE attempt = ?";
+
 from_row!(LimitSeen { at_s, mpl, next_mpl, tps, reason });
+from_row!(ConflictSeen { cause, place, times });
+from_row!(StoreSeen { page_reads, page_writes, log_syncs, log_bytes });
+from_row!(LockingSeen {
+    kind,
+    transactions,
+    mean_ms,
+    runs,
+    request_ms,
+    block_ms,
+    locks,
+    conversions,
+    escalations,
+    deadlocks,
+    timeouts,
+    preemptions
+});
 from_row!(ClassSeen { class, transactions, mean_ms, p95_ms });
 from_row!(TreeSeen { look, at_s, tree, leaves, fill, logical_reads, physical_reads });
 

@@ -47,7 +47,9 @@ use crate::experiment::workload::WorkloadError;
 pub(crate) use moments::Kept;
 use moments::Moments;
 
-pub use course::{ClassSeen, ExecutionCourse, LimitSeen, TreeSeen};
+pub use course::{
+    ClassSeen, ConflictSeen, ExecutionCourse, LimitSeen, LockingSeen, StoreSeen, TreeSeen,
+};
 pub use export::{Format, UnknownFormat};
 pub use read::{BatchsetRow, Curve, ExperimentRow, Point, RunRow};
 pub use write::Tried;

@@ -10,7 +10,8 @@ pub const VERSION: usize = STEPS.len();
 
 /// The steps. `{id}` is a number that the database gives out, `{real}` a number of 64 bits with a
 /// point.
-const STEPS: [&[&str]; 7] = [FIRST, ANALYSES, TIMES, SUBJECT_CPU, HOSTS, EXPORTS, POSTERIORS];
+const STEPS: [&[&str]; 8] =
+    [FIRST, ANALYSES, TIMES, SUBJECT_CPU, HOSTS, EXPORTS, POSTERIORS, LOCKING];
 
 /// What is planned, tried and measured.
 const FIRST: &[&str] = &[
@@ -182,6 +183,22 @@ const POSTERIORS: &[&str] = &[
      JOIN thrashing_posterior q ON q.point = p.id JOIN thrashing_outcome o ON o.point = q.point",
 ];
 
+/// What transactions locked in documents, and what a store in our process read and wrote.
+const LOCKING: &[&str] = &[
+    "CREATE TABLE locking_seen (attempt integer NOT NULL REFERENCES attempt (id), \
+     workload text NOT NULL, kind text NOT NULL, runs bigint NOT NULL, requests bigint NOT NULL, \
+     locks bigint NOT NULL, conversions bigint NOT NULL, escalations bigint NOT NULL, \
+     waits bigint NOT NULL, request_ms {real} NOT NULL, block_ms {real} NOT NULL, \
+     deadlocks bigint NOT NULL, timeouts bigint NOT NULL, preemptions bigint NOT NULL, \
+     PRIMARY KEY (attempt, workload, kind))",
+    "CREATE TABLE store_seen (attempt integer PRIMARY KEY REFERENCES attempt (id), \
+     page_reads bigint NOT NULL, page_writes bigint NOT NULL, log_syncs bigint NOT NULL, \
+     log_bytes bigint NOT NULL)",
+    "CREATE TABLE conflict_seen (attempt integer NOT NULL REFERENCES attempt (id), \
+     cause text NOT NULL, place text NOT NULL, times bigint NOT NULL, \
+     PRIMARY KEY (attempt, cause, place))",
+];
+
 /// The tables of each step whose rows are added and never changed.
 const APPEND_ONLY: [&[&str]; STEPS.len()] = [
     &[
@@ -209,6 +226,7 @@ const APPEND_ONLY: [&[&str]; STEPS.len()] = [
     &["series", "measurement_taken", "turn"],
     &[],
     &["thrashing_posterior", "thrashing_outcome"],
+    &["locking_seen", "store_seen", "conflict_seen"],
 ];
 
 /// The statement that makes the table of versions, where it is not there.
@@ -326,6 +344,7 @@ mod tests {
                 (0, "SELECT COUNT(*) FROM turn"),
                 (2, "SELECT COUNT(*) FROM export_executions"),
                 (0, "SELECT COUNT(*) FROM export_thrashing_posteriors"),
+                (0, "SELECT COUNT(*) FROM locking_seen"),
             ] {
                 assert_eq!(execute(connection, sql), Ok(expected), "{sql}");
             }
@@ -373,6 +392,7 @@ mod tests {
             0xaf4e_27a4_8f8c_df23,
             0xbf26_fc36_4946_8cdd,
             0x8f10_5a7e_2143_f020,
+            0xe38f_d8f9_c4dc_b3a0,
         ];
         assert_eq!(found, released);
     }

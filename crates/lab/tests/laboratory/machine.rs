@@ -49,6 +49,27 @@ wake_up_ns = "0"
 system_call_ns = "0"
 "#;
 
+const XMARK: &str = r#"
+scenario = "xml-locking"
+mpl = [8]
+check = "full"
+
+[factors]
+protocol = ["x", "tadom3+"]
+depth = [3, "unbounded"]
+buffer_percent = [100]
+
+[workload]
+kind = "xmark"
+factor = 0.002
+skew = 99
+
+[machine]
+processors = 8
+data_disk = "8ms"
+log_disk = "500us"
+"#;
+
 /// The lines of exported tables, by the table's name.
 type Tables = BTreeMap<&'static str, Vec<Vec<String>>>;
 
@@ -66,6 +87,29 @@ fn run(text: &str) -> Tables {
     let out = store.directory().join("out");
     laboratory.export(id, Format::Csv, &out).unwrap();
     TABLES.into_iter().map(|table| (table, csv(&out, table))).collect()
+}
+
+#[test]
+fn an_auction_site_is_locked_by_each_protocol_the_same_each_time() {
+    let text = format!("{}{XMARK}", HEAD.replace("2s", "50ms").replace("500ms", "20ms"));
+    let shown = || {
+        let store = StoreFile::new();
+        let mut laboratory = store.laboratory();
+        let id = laboratory.begin(&experiment(&text)).unwrap();
+        let outcome = laboratory.run(id, &AtomicBool::new(false), &mut |_| ()).unwrap();
+        assert_eq!((outcome.done, outcome.failed), (3, 0));
+        assert_eq!(laboratory.violations(id).unwrap(), Vec::<String>::new());
+        laboratory.show(id, None).unwrap()
+    };
+    let first = shown();
+    // Serial X never waits for anything but a lock on the root, and conflicts over none.
+    let serial = first.split("\nrun 1, ").find(|part| part.contains("batchset 1, MPL 8,"));
+    let serial = serial.unwrap();
+    assert!(serial.contains("place-bid") && !serial.contains("deadlock over"), "{serial}");
+    for part in ["tadom3+ to depth 3", "requests ms", "syncs of the log"] {
+        assert!(first.contains(part), "{part}: {first}");
+    }
+    assert_eq!(first, shown());
 }
 
 /// Returns a column of a table, as numbers.

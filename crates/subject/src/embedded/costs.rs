@@ -1,6 +1,8 @@
 //! What work costs on a processor, by the size of the data.
 //!
 //! Made by `bench/costs.py`, which says how. The processor is AMD EPYC.
+//! Those of nodes are fitted to the medians of the eight transactions of `xmark` with one client,
+//! on a machine that was not idle (`docs/results/xml-figures.md`).
 
 use tidegate_runtime::work::OPERATIONS;
 
@@ -40,6 +42,8 @@ pub(super) const TABLES: [CostTable; 3] = [
             2_200.87,  // wake_up
             16_499.54, // idle_wake_up
             1_553.41,  // system_call
+            570.0,     // node_read
+            3_200.0,   // node_write
         ],
         client: 4_322.18,
         wake_latency: 26_049.98,
@@ -67,6 +71,8 @@ pub(super) const TABLES: [CostTable; 3] = [
             2_200.87,  // wake_up
             16_499.54, // idle_wake_up
             1_195.99,  // system_call
+            570.0,     // node_read
+            3_200.0,   // node_write
         ],
         client: 4_322.18,
         wake_latency: 26_049.98,
@@ -94,6 +100,8 @@ pub(super) const TABLES: [CostTable; 3] = [
             2_200.87,  // wake_up
             16_499.54, // idle_wake_up
             1_361.36,  // system_call
+            570.0,     // node_read
+            3_200.0,   // node_write
         ],
         client: 4_322.18,
         wake_latency: 26_049.98,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_engine::disk::IoMode;
 use tidegate_engine::lock::LockSettings;
-use tidegate_engine::{FORMAT_VERSION, StoreOptions};
+use tidegate_engine::{FORMAT_VERSION, Store, StoreOptions};
 use tidegate_workload::Dialect;
 use tidegate_workload::workload::Workload;
 
@@ -23,7 +23,7 @@ use crate::settings::{SettingError, Settings, unknown, wrong};
 pub static DBMS: Dbms = Dbms {
     name: "embedded",
     title: "the embedded engine",
-    dialect: Dialect::Embedded,
+    dialect: Some(Dialect::Embedded),
     gate: Gate::Own,
     is_in_process: true,
     connections: None,
@@ -75,6 +75,24 @@ impl Options {
             .buffer_bytes_max(self.buffer_bytes.max(buffer_bytes_max))
     }
 
+    /// Returns them with names, in words.
+    pub(super) fn described(self, io: IoMode) -> Vec<(String, String)> {
+        let isolation = self.isolation.to_string().to_lowercase();
+        let io = match io {
+            IoMode::Direct => "direct",
+            IoMode::Buffered => "buffered",
+        };
+        let buffer = format!("{} KiB", self.buffer_bytes / 1024);
+        let settings = [
+            ("buffer", buffer.as_str()),
+            ("isolation", isolation.as_str()),
+            ("durability", "synced"),
+            ("lock_priorities", self.lock_priorities_name()),
+            ("io", io),
+        ];
+        settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+    }
+
     /// Returns what priorities do in lock queues, in a word.
     #[must_use]
     pub fn lock_priorities_name(self) -> &'static str {
@@ -120,20 +138,7 @@ impl Database for Embedded {
 
     /// What it was made with, in words.
     fn settings(&self) -> Result<Vec<(String, String)>, DatabaseError> {
-        let isolation = self.options.isolation.to_string().to_lowercase();
-        let io = match self.io {
-            IoMode::Direct => "direct",
-            IoMode::Buffered => "buffered",
-        };
-        let buffer = format!("{} KiB", self.options.buffer_bytes / 1024);
-        let settings = [
-            ("buffer", buffer.as_str()),
-            ("isolation", isolation.as_str()),
-            ("durability", "synced"),
-            ("lock_priorities", self.options.lock_priorities_name()),
-            ("io", io),
-        ];
-        Ok(settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
+        Ok(self.options.described(self.io))
     }
 
     fn probe(&self) -> Option<Probe> {
@@ -150,6 +155,10 @@ impl EngineDatabase for Embedded {
         let catalog = Arc::clone(&self.catalog);
         let handler = |requests| requests::procedure(catalog, requests);
         Ok(Service::start(&self.store, transactions(self.options), serving, handler)?)
+    }
+
+    fn engine(&self) -> &Arc<Store> {
+        &self.store
     }
 
     fn fill(

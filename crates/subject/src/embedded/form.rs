@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use tidegate_engine::Store;
 use tidegate_engine::disk::Disk;
 use tidegate_workload::Table;
 use tidegate_workload::workload::Workload;
 
+use super::auctions::{EmbeddedXml, Locking};
 use super::service::{Service, Serving};
 use super::{Embedded, EmbeddedError, Options};
 use crate::database::{Database, distinct};
@@ -29,6 +31,30 @@ pub trait EngineDatabase: Database {
         cancel: &AtomicBool,
     ) -> Result<(), EmbeddedError>;
 
+    /// Returns the engine's store.
+    fn engine(&self) -> &Arc<Store>;
+
+    /// Sets how transactions lock the nodes of documents.
+    ///
+    /// # Errors
+    /// There are no documents.
+    fn set_locking(&self, locking: Locking) -> Result<(), EmbeddedError> {
+        let _ = locking;
+        Err(EmbeddedError::NoNodes)
+    }
+
+    /// Reads all pages of the store, so that its memory is full of them, or has all of them.
+    /// Returns how many bytes they are.
+    ///
+    /// # Errors
+    /// A page cannot be read.
+    fn warm(&self) -> Result<u64, EmbeddedError> {
+        let engine = self.engine();
+        let names = engine.trees();
+        let trees = names.iter().filter_map(|name| engine.tree(name));
+        trees.map(|tree| Ok(tree.size()?.bytes)).sum()
+    }
+
     /// Writes everything and closes the store, which stays on its disk.
     ///
     /// # Errors
@@ -44,13 +70,16 @@ pub trait EngineDatabase: Database {
 pub enum EngineForm {
     /// Tables, with SQL.
     Tables,
+    /// The document of an auction site in XML.
+    Auctions,
 }
 
 impl EngineForm {
     /// Returns the form of the data that workloads have.
     #[must_use]
-    pub fn of(_: &[Arc<dyn Workload>]) -> EngineForm {
-        EngineForm::Tables
+    pub fn of(workloads: &[Arc<dyn Workload>]) -> EngineForm {
+        let has_site = workloads.iter().any(|workload| workload.auction_site().is_some());
+        if has_site { EngineForm::Auctions } else { EngineForm::Tables }
     }
 
     /// Makes an empty database on a disk.
@@ -64,6 +93,7 @@ impl EngineForm {
     ) -> Result<Box<dyn EngineDatabase>, EmbeddedError> {
         Ok(match self {
             EngineForm::Tables => Box::new(Embedded::create_on(disk, options)?),
+            EngineForm::Auctions => Box::new(EmbeddedXml::create_on(disk, options)?),
         })
     }
 
@@ -83,6 +113,7 @@ impl EngineForm {
                 let tables: Vec<Table> = tables.collect();
                 Box::new(Embedded::open_on(disk, tables, options)?)
             }
+            EngineForm::Auctions => Box::new(EmbeddedXml::open_on(disk, options)?),
         })
     }
 }

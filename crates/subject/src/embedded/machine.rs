@@ -16,7 +16,8 @@ const KNOWN: &str = "buffer_bytes, costs, and the costs of work in nanoseconds: 
                      row_ns, value_ns, text_ns, answer_ns, group_ns, sort_ns, transaction_ns, \
                      request_ns, page_visit_ns, comparison_ns, page_load_ns, page_write_ns, \
                      page_split_ns, lock_ns, log_record_ns, log_byte_ns, wake_up_ns, \
-                     idle_wake_up_ns, system_call_ns";
+                     idle_wake_up_ns, system_call_ns, \
+                     node_read_ns, node_write_ns";
 
 /// The costs where the settings name no others.
 const USUAL: &str = "medium";

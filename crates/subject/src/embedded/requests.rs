@@ -13,12 +13,14 @@
 //! those of the last run would leave out what the others took.
 
 use std::io;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use slab::Slab;
 use thiserror::Error;
+use tidegate_engine::lock::LockError;
 use tidegate_engine::{StoreError, TxnError};
 use tidegate_engine_server::{CallError, Procedure};
 use tidegate_runtime::clock;
@@ -42,6 +44,71 @@ pub struct Done {
     pub ending: Ending,
     /// How long each of its phases took; empty where it was run again.
     pub phases: Vec<Duration>,
+    /// What it locked; `None` where it locks no nodes of documents.
+    pub locking: Option<NodeLocking>,
+}
+
+/// What a request locked in documents: nodes, edges and entries of indexes, in all runs of its
+/// transaction together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeLocking {
+    /// Runs, of which all but one ended in a conflict.
+    pub runs: u64,
+    /// Requests of locks.
+    pub requests: u64,
+    /// Locks that were held at the end of a run.
+    pub locks: u64,
+    /// Locks that were held already and got another mode.
+    pub conversions: u64,
+    /// Times that many locks became one.
+    pub escalations: u64,
+    /// Requests that had to wait.
+    pub waits: u64,
+    /// Time that requests took, waits included.
+    pub request_time: Duration,
+    /// Time that requests waited for others to release locks.
+    pub block_time: Duration,
+    /// Runs that a deadlock ended.
+    pub deadlocks: u64,
+    /// Runs that ended because a wait took too long.
+    pub timeouts: u64,
+    /// Runs that gave way to a higher priority.
+    pub preemptions: u64,
+}
+
+impl NodeLocking {
+    /// Counts a run that ended in a conflict.
+    pub(super) fn give_way(&mut self, conflict: LockError) {
+        match conflict {
+            LockError::Deadlock => self.deadlocks += 1,
+            LockError::TimedOut => self.timeouts += 1,
+            LockError::Preempted => self.preemptions += 1,
+        }
+    }
+}
+
+impl AddAssign for NodeLocking {
+    fn add_assign(&mut self, other: NodeLocking) {
+        self.runs += other.runs;
+        self.requests += other.requests;
+        self.locks += other.locks;
+        self.conversions += other.conversions;
+        self.escalations += other.escalations;
+        self.waits += other.waits;
+        self.request_time += other.request_time;
+        self.block_time += other.block_time;
+        self.deadlocks += other.deadlocks;
+        self.timeouts += other.timeouts;
+        self.preemptions += other.preemptions;
+    }
+}
+
+/// What is noted of one run of a transaction.
+pub(super) struct RunNotes {
+    /// Is told of its phases.
+    pub(super) clock: PhaseClock,
+    /// What it locked.
+    pub(super) locking: Option<NodeLocking>,
 }
 
 /// Why a request has not done what it was for.
@@ -73,6 +140,8 @@ pub(super) struct Request {
     is_again: bool,
     /// Its phases, once it has run.
     clock: Option<PhaseClock>,
+    /// What all its runs have locked.
+    locking: Option<NodeLocking>,
     /// Why it failed, when that is not the engine's doing.
     failure: Option<Failure>,
 }
@@ -88,7 +157,8 @@ impl Request {
 impl Requests {
     /// Leaves a transaction in the list; its number there.
     pub(super) fn add(&self, transaction: Arc<dyn Transaction>) -> usize {
-        let request = Request { transaction, is_again: false, clock: None, failure: None };
+        let request =
+            Request { transaction, is_again: false, clock: None, locking: None, failure: None };
         self.0.waiting.lock().insert(request)
     }
 
@@ -111,16 +181,19 @@ impl Requests {
     }
 
     /// It has run so, and failed where a failure is given.
-    fn ran(&self, number: usize, clock: PhaseClock, failure: Option<Failure>) {
+    fn ran(&self, number: usize, notes: RunNotes, failure: Option<Failure>) {
         let request = &mut self.0.waiting.lock()[number];
-        (request.clock, request.failure) = (Some(clock), failure);
+        (request.clock, request.failure) = (Some(notes.clock), failure);
+        if let Some(locking) = notes.locking {
+            *request.locking.get_or_insert_default() += locking;
+        }
     }
 
     /// Runs the transaction whose number is in the arguments of a request.
     pub(super) fn run(
         &self,
         arguments: &[u8],
-        run: impl FnOnce(Arc<dyn Transaction>, &mut PhaseClock) -> Result<Ending, RunError>,
+        run: impl FnOnce(Arc<dyn Transaction>, &mut RunNotes) -> Result<Ending, RunError>,
     ) -> Result<Vec<u8>, TxnError> {
         if self.0.given_up.load(Ordering::Relaxed) {
             let why = "begin a transaction that its client has given up";
@@ -133,8 +206,8 @@ impl Requests {
             let why = "find a transaction by its number";
             return Err(refusal(why, io::ErrorKind::InvalidInput.into()));
         };
-        let mut phases = PhaseClock::new(clock::now());
-        let (answer, failure) = match run(transaction, &mut phases) {
+        let mut notes = RunNotes { clock: PhaseClock::new(clock::now()), locking: None };
+        let (answer, failure) = match run(transaction, &mut notes) {
             Ok(Ending::Commit) => (Ok(Vec::new()), None),
             Ok(Ending::Rollback) => (Ok(ROLLED_BACK.to_vec()), None),
             Err(RunError::Engine(error)) => (Err(error), None),
@@ -143,7 +216,7 @@ impl Requests {
                 (Err(error), Some(failure))
             }
         };
-        self.ran(number, phases, failure);
+        self.ran(number, notes, failure);
         answer
     }
 }
@@ -157,7 +230,7 @@ pub(super) fn outcome(
         (Ok(answer), _) => {
             let is_undone = answer == ROLLED_BACK;
             let ending = if is_undone { Ending::Rollback } else { Ending::Commit };
-            Ok(Done { ending, phases: request.phases() })
+            Ok(Done { ending, locking: request.locking, phases: request.phases() })
         }
         (Err(CallError::Failed(_)), Some(failure)) => Err(failure.clone().into()),
         (Err(error), _) => Err(error.into()),
@@ -167,7 +240,9 @@ pub(super) fn outcome(
 /// The procedure on these tables.
 pub(super) fn procedure(catalog: Arc<Catalog>, requests: Requests) -> Procedure {
     Box::new(move |transaction, arguments| {
-        requests.run(arguments, |work, phases| sql::run(transaction, &catalog, work, phases))
+        let run =
+            |work, notes: &mut RunNotes| sql::run(transaction, &catalog, work, &mut notes.clock);
+        requests.run(arguments, run)
     })
 }
 
@@ -192,7 +267,8 @@ mod tests {
             let number = requests.add(client.next());
             for _ in 0..runs {
                 assert!(requests.begin(number).is_some());
-                requests.ran(number, PhaseClock::new(clock::now()), None);
+                let notes = RunNotes { clock: PhaseClock::new(clock::now()), locking: None };
+                requests.ran(number, notes, None);
             }
             let done = outcome(Ok(Vec::new()), requests.remove(number)).unwrap();
             assert_eq!((done.ending, done.phases.len()), (Ending::Commit, phases), "{runs} runs");

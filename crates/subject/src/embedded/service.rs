@@ -1,5 +1,6 @@
 //! The engine's server on a store, as the laboratory's clients call it.
 
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -27,11 +28,50 @@ pub struct Serving<'s> {
     pub observer: Observer,
 }
 
+/// What a store has done in some time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreWork {
+    /// Pages read from disk.
+    pub page_reads: u64,
+    /// Pages written to disk, each counted once.
+    pub page_writes: u64,
+    /// Syncs of the log for transactions that waited for it.
+    pub log_syncs: u64,
+    /// Bytes written to the log.
+    pub log_bytes: u64,
+    /// Runs of transactions that ended in a conflict over a document.
+    pub conflicts: Conflicts,
+}
+
+/// How often runs of transactions ended in a conflict over a document, by what ended them
+/// (`deadlock`, `timeout`, `preempted`) and what they waited for (`node`, `edge`, `entry`).
+pub type Conflicts = BTreeMap<(&'static str, &'static str), u64>;
+
+impl StoreWork {
+    /// Returns what was done since a moment at which that much was done.
+    #[must_use]
+    pub fn since(&self, before: &StoreWork) -> StoreWork {
+        let conflicts = self.conflicts.iter().map(|(key, times)| {
+            let earlier = before.conflicts.get(key).copied().unwrap_or_default();
+            (*key, times - earlier)
+        });
+        StoreWork {
+            page_reads: self.page_reads - before.page_reads,
+            page_writes: self.page_writes - before.page_writes,
+            log_syncs: self.log_syncs - before.log_syncs,
+            log_bytes: self.log_bytes - before.log_bytes,
+            conflicts: conflicts.filter(|(_, times)| *times > 0).collect(),
+        }
+    }
+}
+
 /// The engine's server on a store; dropped, it lets what has started end and refuses the rest.
 pub struct Service<'d> {
     server: Server,
     requests: Requests,
     store: Arc<Store>,
+    /// Returns the conflicts so far.
+    conflicts: Box<dyn Fn() -> Conflicts + Send + Sync>,
     /// The database stays as it is while it is served.
     database: PhantomData<&'d ()>,
 }
@@ -65,7 +105,21 @@ impl Service<'_> {
             options,
             observer,
         )?;
-        Ok(Service { server, requests, store: Arc::clone(store), database: PhantomData })
+        Ok(Service {
+            server,
+            requests,
+            store: Arc::clone(store),
+            conflicts: Box::new(Conflicts::new),
+            database: PhantomData,
+        })
+    }
+
+    /// Returns the service with what returns the conflicts over documents so far.
+    pub(super) fn counting(
+        self,
+        conflicts: impl Fn() -> Conflicts + Send + Sync + 'static,
+    ) -> Self {
+        Service { conflicts: Box::new(conflicts), ..self }
     }
 
     /// Asks for a transaction of a class. `answer` is called once, on a thread of the server or on
@@ -93,10 +147,28 @@ impl Service<'_> {
         self.requests.give_up(given_up);
     }
 
-    /// The locks of the store's transactions, counted since the store was made.
+    /// The locks of the store's transactions, counted since the store was opened.
     #[must_use]
     pub fn locks(&self) -> LockStatistics {
-        self.store.locks().statistics()
+        self.store.lock_statistics()
+    }
+
+    /// Returns what the store has done since it was opened.
+    #[must_use]
+    pub fn work(&self) -> StoreWork {
+        let log = self.store.log_statistics();
+        let mut work = StoreWork {
+            log_syncs: log.syncs,
+            log_bytes: log.written_bytes,
+            conflicts: (self.conflicts)(),
+            ..StoreWork::default()
+        };
+        for tree in self.store.trees().iter().filter_map(|name| self.store.tree(name)) {
+            let pages = tree.io();
+            work.page_reads += pages.physical_reads;
+            work.page_writes += pages.writes;
+        }
+        work
     }
 }
 

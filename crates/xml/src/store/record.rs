@@ -11,6 +11,7 @@
 //! There is one code for a record: others are refused when they are read.
 
 use thiserror::Error;
+use tidegate_runtime::work::{self, Operation};
 
 use super::paths::Pcr;
 use super::vocabulary::NameId;
@@ -126,6 +127,7 @@ pub enum MalformedRecord {
 
 impl Record {
     pub(super) fn encode(&self) -> Vec<u8> {
+        work::count(Operation::NodeWrite, 1);
         let mut bytes = Vec::with_capacity(11 + self.content.len());
         bytes.push(self.kind.code() | if self.is_id { IS_ID } else { 0 });
         if let Some(name) = self.name {
@@ -150,6 +152,7 @@ impl Record {
 impl Head {
     /// Reads a record up to its content, of which it returns the bytes.
     pub(super) fn decode(bytes: &[u8]) -> Result<(Head, &[u8]), MalformedRecord> {
+        work::count(Operation::NodeRead, 1);
         let (&head, mut rest) = bytes.split_first().ok_or(MalformedRecord::Kind(0))?;
         let is_id = head & IS_ID != 0;
         let kind = RecordKind::of_first_byte(head)

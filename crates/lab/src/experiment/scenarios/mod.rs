@@ -18,6 +18,7 @@ mod switch;
 #[cfg(test)]
 mod tests;
 mod thrash;
+mod xml_locking;
 
 use serde::de::DeserializeOwned;
 use tidegate_control::Algorithm;
@@ -76,7 +77,7 @@ pub(super) struct Common {
 
 pub(super) type Reader = fn(&Document<'_>, &Choice) -> Result<Experiment, Problem>;
 
-pub(super) const READERS: [(&str, Reader); 7] = [
+pub(super) const READERS: [(&str, Reader); 8] = [
     (characterise::CharacteriseFactors::NAME, read_as::<characterise::CharacteriseFactors>),
     (thrash::ThrashFactors::NAME, read_as::<thrash::ThrashFactors>),
     (autotune::AutotuneFactors::NAME, read_as::<autotune::AutotuneFactors>),
@@ -84,6 +85,7 @@ pub(super) const READERS: [(&str, Reader); 7] = [
     (sensitivity::SensitivityFactors::NAME, read_as::<sensitivity::SensitivityFactors>),
     (deteriorate::DeteriorateFactors::NAME, read_as::<deteriorate::DeteriorateFactors>),
     (priority::PriorityFactors::NAME, read_as::<priority::PriorityFactors>),
+    (xml_locking::XmlLockingFactors::NAME, read_as::<xml_locking::XmlLockingFactors>),
 ];
 
 impl Common {

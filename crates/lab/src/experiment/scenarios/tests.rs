@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Recipe;
 use crate::experiment::treatment::{Admission, ArrivalSpec, Exchange, Split};
-use crate::experiment::{Choice, Plan, parse};
+use crate::experiment::{Batchset, Choice, Plan, parse};
 
 fn recipes(text: &str) -> Result<Vec<Recipe>, String> {
     let head = "name = \"x\"\nsubjects = [\"simulated\"]\nctl = \"1s\"";
@@ -203,4 +203,62 @@ fn what_does_not_fit_is_refused() {
         let error = recipes(text).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
     }
+}
+
+fn lockings(factors: &str) -> Result<Vec<String>, String> {
+    let text = format!(
+        "name = \"x\"\nsubjects = [\"embedded-xml\"]\nctl = \"1s\"\nmpl = [8]\n\
+         scenario = \"xml-locking\"\n[factors]\n{factors}\n\
+         [workload]\nkind = \"xmark\"\nfactor = 0.1\n"
+    );
+    let experiment = parse(Path::new("e.toml"), &text, &Choice::default());
+    let plan = Plan::new(&experiment.map_err(|error| error.to_string())?);
+    Ok(plan.runs[0].batchsets.iter().map(Batchset::describe).collect())
+}
+
+#[test]
+fn each_way_to_lock_is_there_once() {
+    let found = lockings(
+        "protocol = [\"x\", \"mgl\"]\ndepth = [3, \"unbounded\"]\n\
+         escalation = [\"none\", \"eager\"]\nreading = [\"formula\", \"sentence\"]\nskew = [99]",
+    );
+    let of_mgl = [
+        "mgl to depth 3",
+        "mgl to depth 3, eager escalation by the formula",
+        "mgl to depth 3, eager escalation by the sentence",
+        "mgl",
+        "mgl, eager escalation by the formula",
+        "mgl, eager escalation by the sentence",
+    ];
+    let expected = ["x"].into_iter().chain(of_mgl);
+    let workload = "xmark navigation, factor 0.1, skew 99 %; ";
+    let expected: Vec<String> = expected.map(|locking| format!("{workload}{locking}")).collect();
+    assert_eq!(found.unwrap(), expected);
+}
+
+#[test]
+fn what_locks_nothing_is_refused() {
+    for (factors, expected) in [
+        ("protocol = [\"tadom2\"]", "no lock protocol is called `tadom2`"),
+        ("protocol = []", "leaves no batchset"),
+        ("depth = [\"deep\"]", "a lock depth is a number or"),
+        ("escalation = [\"always\"]", "unknown variant `always`"),
+        ("skew = [101]", "a skew of 101 %"),
+        ("buffer_percent = [0]", "0 is no share in per cent"),
+        ("control = [\"vegas\"]", "a controller needs `clients`"),
+    ] {
+        let error = lockings(factors).unwrap_err();
+        assert!(error.contains(expected), "{factors}: {error}");
+    }
+    let refused = |subject: &str, workload: &str| {
+        let text = format!(
+            "name = \"x\"\nsubjects = [\"{subject}\"]\nctl = \"1s\"\nmpl = [8]\n\
+             scenario = \"characterise\"\n[workload]\n{workload}\n"
+        );
+        parse(Path::new("e.toml"), &text, &Choice::default()).unwrap_err().to_string()
+    };
+    let xmark = refused("embedded", "kind = \"xmark\"\nfactor = 0.1");
+    assert!(xmark.contains("run it on an XML store"), "{xmark}");
+    let tables = refused("embedded-xml", "kind = \"tpcb\"");
+    assert!(tables.contains("take the workload xmark"), "{tables}");
 }
