@@ -40,7 +40,7 @@ fn run_variants(access: ChildAccess, preventive: bool) {
     for locks in LOCKS {
         let workload = Xmark { skew: Skew::HIGH, access, preventive, ..Xmark::new(0.004, SEED) };
         let fixture = Fixture::new(&workload);
-        let conflicts = run_clients(&fixture, &workload, |_| locks, 40);
+        let conflicts = run_clients(&fixture, &workload, |_| locks, 30);
         let places = fixture.store.conflict_counts();
         let what = format!("{locks:?}, {access:?}, preventive {preventive}");
         println!("{what}: {conflicts} conflicts, {places:?}");
@@ -87,7 +87,7 @@ fn clients_of_all_protocols_side_by_side() {
     ] {
         let workload = Xmark { skew: Skew::HIGH, access, preventive, ..Xmark::new(0.004, SEED) };
         let fixture = Fixture::new(&workload);
-        let conflicts = run_clients(&fixture, &workload, |at| list[at % list.len()], 40);
+        let conflicts = run_clients(&fixture, &workload, |at| list[at % list.len()], 30);
         println!("{list:?}, {access:?}, preventive {preventive}: {conflicts} conflicts");
         fixture.assert_consistent();
     }
@@ -101,7 +101,7 @@ fn many_transactions_of_each_variant_and_protocol() {
         let access = if is_stream { ChildAccess::Stream } else { ChildAccess::Navigation };
         let workload = Xmark { skew: Skew::LOW, access, preventive, ..Xmark::new(0.01, SEED) };
         let fixture = Fixture::new(&workload);
-        let conflicts = run_clients(&fixture, &workload, |_| locks, 1_000);
+        let conflicts = run_clients(&fixture, &workload, |_| locks, 300);
         println!("{locks:?}, {access:?}, preventive {preventive}: {conflicts} conflicts");
         fixture.assert_consistent();
     }
