@@ -459,7 +459,9 @@ fn mixes() -> BTreeMap<String, Vec<Setting>> {
 fn check_mixes(count: u64) {
     for (name, settings) in mixes() {
         let mut all = Counts::default();
-        for seed in seeds(0..count) {
+        let seeds = seeds(0..count);
+        let count = seeds.clone().count();
+        for seed in seeds {
             let counts = check(seed, &settings, TRANSACTIONS, None, &name);
             all.add(&counts);
             if (seed + 1) % 500 == 0 {

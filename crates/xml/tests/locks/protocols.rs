@@ -16,6 +16,33 @@ pub(crate) enum Protocol {
     Mgl,
     /// `taDOM3+`.
     Tadom,
+    /// `taDOM3+` with a mistake: what is locked for this request, and what should be.
+    Planted(&'static str, &'static str),
+}
+
+/// What `taDOM3+` requests, in the form that [`LockProtocol::parse`] reads.
+const REQUESTS: [(&str, &str); 12] = [
+    ("read-node", "NR"),
+    ("read-children", "LR"),
+    ("read-subtree", "SR"),
+    ("update-node", "NU"),
+    ("update-subtree", "SU"),
+    ("write-node", "NX"),
+    ("write-subtree", "SX"),
+    ("write-children", "CX"),
+    ("read-edge", "NR"),
+    ("write-edge", "SX"),
+    ("rely-on-classes", "SR"),
+    ("add-class", "IX"),
+];
+
+/// Returns the text of a protocol with the modes of `taDOM3+` and one other request.
+fn planted(wanted: &str, mode: &str) -> String {
+    let lines = REQUESTS.map(|(request, right)| {
+        let mode = if request == wanted { mode } else { right };
+        format!("    {request}  {mode}\n")
+    });
+    format!("protocol planted\nmodes taDOM3+\n[requests]\n{}", lines.concat())
 }
 
 /// What a transaction locks.
@@ -46,12 +73,25 @@ impl Protocol {
         }
     }
 
+    /// Returns whether the text of the protocol is accepted.
+    pub(crate) fn is_accepted(self) -> bool {
+        match self {
+            Protocol::Planted(request, mode) => {
+                LockProtocol::parse(&planted(request, mode)).is_ok()
+            }
+            _ => true,
+        }
+    }
+
     fn protocol(self) -> LockProtocol {
         match self {
             Protocol::Document => LockProtocol::document(),
             Protocol::X => LockProtocol::x(),
             Protocol::Mgl => LockProtocol::mgl(),
             Protocol::Tadom => LockProtocol::tadom(),
+            Protocol::Planted(request, mode) => {
+                LockProtocol::parse(&planted(request, mode)).unwrap()
+            }
         }
     }
 }
