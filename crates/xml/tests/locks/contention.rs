@@ -33,7 +33,7 @@ fn deadlocks(store: &XmlStore) -> u64 {
 #[test]
 fn a_mode_that_came_of_a_conversion_locks_the_parent_before_it_is_used() {
     let text = "<site><list><a><b1>x</b1><b2/></a></list></site>";
-    let impatient = options(Duration::ZERO);
+    let impatient = options(Some(Duration::ZERO));
     let (store, model) = store_of(text, &[], InnerNodes::Stored, &impatient);
     let nodes = named(&model);
     for one in NODE_PROTOCOLS {
@@ -56,7 +56,7 @@ fn a_mode_that_came_of_a_conversion_locks_the_parent_before_it_is_used() {
 /// An update lock goes beside readers that have it already, keeps out new ones, and there is one.
 #[test]
 fn an_update_lock_is_for_one_and_readers_are_before_it() {
-    let impatient = options(Duration::ZERO);
+    let impatient = options(Some(Duration::ZERO));
     let (store, model) = store_of("<site><a><b/></a></site>", &[], InnerNodes::Stored, &impatient);
     let node = &named(&model)["a"];
     for protocol in NODE_PROTOCOLS {
@@ -78,7 +78,7 @@ fn an_update_lock_is_for_one_and_readers_are_before_it() {
 /// many deadlocks there were.
 fn append_twice(setting: Setting, claims: bool) -> u64 {
     let text = "<site><list><a/></list></site>";
-    let (store, model) = store_of(text, &[], InnerNodes::Stored, &options(PATIENT));
+    let (store, model) = store_of(text, &[], InnerNodes::Stored, &options(Some(PATIENT)));
     let list = &named(&model)["list"];
     let both_have_read = Barrier::new(2);
     let append = |is_first_run: bool| -> Result<(), XmlStoreError> {
@@ -127,7 +127,7 @@ fn two_appenders_are_a_deadlock_unless_they_claim_the_end() {
 /// many bidders as bids. Returns how many deadlocks there were.
 fn bid(settings: &[Setting], claims: bool) -> u64 {
     let text = "<site><auction><initial>10</initial><current>10</current></auction></site>";
-    let (store, model) = store_of(text, &[], InnerNodes::Stored, &options(PATIENT));
+    let (store, model) = store_of(text, &[], InnerNodes::Stored, &options(Some(PATIENT)));
     let nodes = named(&model);
     let [auction, current] = ["auction", "current"].map(|name| &nodes[name]);
     let value = &nodes["current/text"];
@@ -195,7 +195,7 @@ fn escalating(protocol: Protocol) -> Setting {
 /// A store with a section of items, and the texts of these.
 fn section(timeout: Duration) -> (XmlStore, Vec<Label>) {
     let text = format!("<site><s>{}</s></site>", "<i>x</i>".repeat(ITEMS));
-    let (store, model) = store_of(&text, &[], InnerNodes::Stored, &options(timeout));
+    let (store, model) = store_of(&text, &[], InnerNodes::Stored, &options(Some(timeout)));
     let section = model.find(&named(&model)["s"]).unwrap();
     let texts = model.children(section).iter();
     let texts = texts.map(|&item| model.label(model.children(item)[0]).clone()).collect();
@@ -278,7 +278,7 @@ impl Cycle {
              <rest>{others}</rest></site>"
         );
         let ids = [("ids", "cas text //@id")];
-        let (store, model) = store_of(&text, &ids, InnerNodes::Stored, &options(PATIENT));
+        let (store, model) = store_of(&text, &ids, InnerNodes::Stored, &options(Some(PATIENT)));
         let nodes = named(&model);
         let rest = model.find(&nodes["rest"]).unwrap();
         let others = model.children(rest).iter().map(|&node| model.label(node).clone());

@@ -7,15 +7,16 @@
 //! seen what they see there, too; then the document is put back as it was.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::num::NonZeroU32;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tidegate_engine::TxnError;
 use tidegate_engine::lock::LockError;
 use tidegate_random::SplitMix64;
+use tidegate_runtime::{Machine, Strategy, clock, is_virtual, run_all, thread};
 use tidegate_xml::label::Label;
 use tidegate_xml::store::{
     Document, EscalationReading, InnerNodes, LockEscalation, Place, XmlStore, XmlStoreError,
@@ -76,10 +77,9 @@ struct Ended {
 }
 
 /// What the threads of a history share.
-struct Stage<'s> {
-    store: &'s XmlStore,
-    /// What transactions draw from; if it is empty, they lock as the store says.
-    settings: &'s [Setting],
+struct Stage {
+    store: XmlStore,
+    history: History,
     /// Labels of nodes, also of some that were deleted.
     labels: Mutex<Vec<Label>>,
     numbers: AtomicU64,
@@ -287,17 +287,17 @@ fn act(
     (events, false)
 }
 
-impl Stage<'_> {
+impl Stage {
     fn transaction(&self, random: &mut SplitMix64) {
-        let begun = Instant::now();
-        let (transaction, setting) = if self.settings.is_empty() {
+        let begun = clock::now();
+        let (transaction, setting) = if self.history.settings.is_empty() {
             (self.store.begin(), "as the store says".to_owned())
         } else {
             let escalation = one_of(random, &escalations());
-            let setting = Setting { escalation, ..one_of(random, self.settings) };
-            (setting.begin(self.store), setting.to_string())
+            let setting = Setting { escalation, ..one_of(random, &self.history.settings) };
+            (setting.begin(&self.store), setting.to_string())
         };
-        let admitted = Instant::now();
+        let admitted = clock::now();
         let known = self.labels.lock().unwrap().clone();
         let (events, is_conflict) = act(&transaction, random, known);
         let end = if is_conflict {
@@ -316,7 +316,7 @@ impl Stage<'_> {
             drop(transaction);
         }
         self.longest_wait.fetch_max(micros(admitted - begun), Ordering::Relaxed);
-        self.longest_run.fetch_max(micros(admitted.elapsed()), Ordering::Relaxed);
+        self.longest_run.fetch_max(micros(clock::now() - admitted), Ordering::Relaxed);
         self.ended.lock().unwrap().push(Ended { number, setting, end, events });
     }
 
@@ -379,63 +379,99 @@ fn print_history(ended: &[Ended], last: u64) {
     }
 }
 
-/// Runs one history of transactions that draw from these settings, and checks it. If there are no
-/// settings, they lock as the store says, and `exchange` changes that meanwhile.
-fn check(
+/// Concurrent transactions.
+#[derive(Clone, Debug)]
+struct History {
     seed: u64,
-    settings: &[Setting],
+    /// What transactions draw from; if it is empty, they lock as the store says.
+    settings: Vec<Setting>,
+    /// Transactions of each thread.
     transactions: usize,
-    exchange: Option<&(dyn Fn(&XmlStore) + Sync)>,
-    name: &str,
-) -> Counts {
-    let inner_nodes = if seed % 4 == 3 { InnerNodes::Virtual } else { InnerNodes::Stored };
-    let options = options(Duration::from_secs(60));
-    let (store, mut model) = store_of(TEXT, &INDEXES, inner_nodes, &options);
-    let labels = model.below(DOCUMENT).into_iter().skip(1).map(|id| model.label(id).clone());
-    let stage = Stage {
-        store: &store,
-        settings,
-        labels: Mutex::new(labels.collect()),
-        numbers: AtomicU64::new(0),
-        ended: Mutex::default(),
-        longest_wait: AtomicU64::new(0),
-        longest_run: AtomicU64::new(0),
-    };
-    thread::scope(|scope| {
-        let exchanging = exchange.map(|exchange| scope.spawn(|| exchange(&store)));
-        for number in 0..THREADS {
-            let stage = &stage;
-            scope.spawn(move || {
-                let mut random = SplitMix64::new(seed * THREADS + number);
-                (0..transactions).for_each(|_| stage.transaction(&mut random));
-            });
-        }
-        if let Some(exchanging) = exchanging {
-            exchanging.join().unwrap();
-        }
-    });
-    let times = [stage.longest_wait.into_inner(), stage.longest_run.into_inner()];
-    let mut ended = stage.ended.into_inner().unwrap();
-    ended.sort_by_key(|one| one.number);
-    let case = format!("{name}, seed {seed}");
-    let mut counts = replay(&mut model, &ended, &case);
-    let transaction = store.begin();
-    let document = transaction.document("d").unwrap();
-    let whole = Step::Subtree(Label::document());
-    let left = whole.run(&document).unwrap();
-    if model.apply(&whole, &left) != Ok(left.clone()) {
-        print_history(&ended, u64::MAX);
+    /// How often it is changed meanwhile what the store says.
+    exchanges: usize,
+    name: String,
+}
+
+impl History {
+    /// Runs it on threads and checks it.
+    fn check(&self) -> Counts {
+        let inner_nodes = if self.seed % 4 == 3 { InnerNodes::Virtual } else { InnerNodes::Stored };
+        // Where schedules are drawn, a time-out may happen at any time.
+        let timeout = (!is_virtual()).then_some(Duration::from_secs(60));
+        let (store, model) = store_of(TEXT, &INDEXES, inner_nodes, &options(timeout));
+        let labels = model.below(DOCUMENT).into_iter().skip(1);
+        let stage = Arc::new(Stage {
+            store,
+            history: self.clone(),
+            labels: Mutex::new(labels.map(|id| model.label(id).clone()).collect()),
+            numbers: AtomicU64::new(0),
+            ended: Mutex::default(),
+            longest_wait: AtomicU64::new(0),
+            longest_run: AtomicU64::new(0),
+        });
+        let exchanges = iter::once(0).filter(|_| self.exchanges > 0);
+        let body = |number| {
+            let stage = Arc::clone(&stage);
+            move || stage.act(number)
+        };
+        run_all((1..=THREADS).chain(exchanges).map(body));
+        let stage = Arc::into_inner(stage).expect("all threads have ended");
+        stage.check(model)
     }
-    assert_eq!(model.apply(&whole, &left), Ok(left), "{case}");
-    assert_eq!(document.check().unwrap(), [], "{case}");
-    drop(document);
-    drop(transaction);
-    let locks = store.engine().lock_statistics();
-    assert_eq!((locks.held, locks.waiting, locks.timeouts), (0, 0, 0), "{case}");
-    counts.escalations = store.node_lock_statistics().escalations;
-    counts.waits = locks.waits;
-    [counts.longest_wait_us, counts.longest_run_us] = times;
-    counts
+
+    /// Runs it under a schedule that is drawn from its seed, and checks it. The same seed gives the
+    /// same run.
+    fn check_scheduled(self) -> Counts {
+        let strategy = Strategy::Random { seed: self.seed };
+        let report = Machine::schedules(strategy).run(move || self.check());
+        report.unwrap().value
+    }
+}
+
+impl Stage {
+    /// Does what a thread does; the first one exchanges protocols.
+    fn act(&self, thread: u64) {
+        let History { seed, transactions, exchanges, .. } = self.history;
+        let mut random = SplitMix64::new(seed * (THREADS + 1) + thread);
+        if thread > 0 {
+            (0..transactions).for_each(|_| self.transaction(&mut random));
+            return;
+        }
+        for _ in 0..exchanges {
+            let protocol = one_of(&mut random, &Protocol::ALL);
+            let setting = one_of(&mut random, &protocol.depths());
+            let escalation = one_of(&mut random, &escalations());
+            self.store.set_locking(Setting { escalation, ..setting }.locking());
+            thread::sleep(Duration::from_micros(u64::from(random.next_below(2_000))));
+        }
+    }
+
+    /// Compares what happened with a serial run.
+    fn check(self, mut model: Model) -> Counts {
+        let mut ended = self.ended.into_inner().unwrap();
+        ended.sort_by_key(|one| one.number);
+        let case = format!("{}, seed {}", self.history.name, self.history.seed);
+        let mut counts = replay(&mut model, &ended, &case);
+        let transaction = self.store.begin();
+        let document = transaction.document("d").unwrap();
+        let whole = Step::Subtree(Label::document());
+        let left = whole.run(&document).unwrap();
+        let expected = model.apply(&whole, &left);
+        if expected.as_ref() != Ok(&left) {
+            print_history(&ended, u64::MAX);
+        }
+        assert_eq!(expected, Ok(left), "{case}");
+        assert_eq!(document.check().unwrap(), [], "{case}");
+        drop(document);
+        drop(transaction);
+        let locks = self.store.engine().lock_statistics();
+        assert_eq!((locks.held, locks.waiting, locks.timeouts), (0, 0, 0), "{case}");
+        counts.escalations = self.store.node_lock_statistics().escalations;
+        counts.waits = locks.waits;
+        counts.longest_wait_us = self.longest_wait.into_inner();
+        counts.longest_run_us = self.longest_run.into_inner();
+        counts
+    }
 }
 
 /// Each protocol alone and each two of them, each with all depths. Unbounded depths are as frequent
@@ -456,62 +492,100 @@ fn mixes() -> BTreeMap<String, Vec<Setting>> {
     mixes
 }
 
-fn check_mixes(count: u64) {
-    for (name, settings) in mixes() {
-        let mut all = Counts::default();
-        let seeds = seeds(0..count);
-        let count = seeds.clone().count();
-        for seed in seeds {
-            let counts = check(seed, &settings, TRANSACTIONS, None, &name);
-            all.add(&counts);
-            if (seed + 1) % 500 == 0 {
-                println!("{name}: {} seeds, {all:?}", seed + 1);
-            }
+/// Whether threads of the system run a history, or tasks whose schedule is drawn.
+#[derive(Clone, Copy)]
+enum On {
+    Threads,
+    Schedules,
+}
+
+/// Runs histories of so many seeds; returns what they have counted together.
+fn check_seeds(on: On, count: u64, history: &History) -> (usize, Counts) {
+    let mut all = Counts::default();
+    let seeds = seeds(0..count);
+    for seed in seeds.clone() {
+        let one = History { seed, ..history.clone() };
+        let counts = match on {
+            On::Threads => one.check(),
+            On::Schedules => one.check_scheduled(),
+        };
+        all.add(&counts);
+        if (seed + 1) % 1_000 == 0 {
+            println!("{}: to seed {}: {all:?}", history.name, seed + 1);
         }
-        println!("{name}: {count} seeds, {all:?}");
-        assert!(all.commits > 0 && all.waits > 0 && all.refused < all.operations, "{name}");
+    }
+    assert!(all.commits > 0 && all.waits > 0 && all.refused < all.operations, "{history:?}");
+    (seeds.count(), all)
+}
+
+/// Checks all mixes of protocols, and prints a table.
+fn check_mixes(on: On, count: u64) {
+    println!(
+        "| protocols | seeds | commits | roll-backs | deadlocks | operations | waits \
+         | escalations |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+    for (name, settings) in mixes() {
+        let history = History {
+            seed: 0,
+            settings,
+            transactions: TRANSACTIONS,
+            exchanges: 0,
+            name: name.clone(),
+        };
+        let (seeds, all) = check_seeds(on, count, &history);
+        let Counts { commits, rollbacks, conflicts, operations, waits, escalations, .. } = all;
+        println!(
+            "| {name} | {seeds} | {commits} | {rollbacks} | {conflicts} | {operations} | {waits} \
+             | {escalations} |"
+        );
     }
 }
 
 #[test]
 fn histories_are_serializable() {
-    check_mixes(20);
+    check_mixes(On::Threads, 4);
 }
 
 #[test]
-#[ignore = "soak: minutes for 5,000 histories of each two protocols"]
+fn scheduled_histories_are_serializable() {
+    check_mixes(On::Schedules, 20);
+}
+
+#[test]
+#[ignore = "soak: minutes for 500 histories of each two protocols"]
 fn many_histories_are_serializable() {
-    check_mixes(5_000);
+    check_mixes(On::Threads, 500);
+}
+
+#[test]
+#[ignore = "soak: minutes for 5,000 schedules of each two protocols"]
+fn many_scheduled_histories_are_serializable() {
+    check_mixes(On::Schedules, 5_000);
 }
 
 /// Exchanges the protocol while transactions run that lock as the store says.
-fn check_exchanges(count: u64, exchanges: usize) {
-    let mut all = Counts::default();
-    for seed in seeds(0..count) {
-        let exchange = |store: &XmlStore| {
-            let mut random = SplitMix64::new(seed);
-            for _ in 0..exchanges {
-                let protocol = one_of(&mut random, &Protocol::ALL);
-                let setting = one_of(&mut random, &protocol.depths());
-                let escalation = one_of(&mut random, &escalations());
-                store.set_locking(Setting { escalation, ..setting }.locking());
-                thread::sleep(Duration::from_micros(u64::from(random.next_below(2_000))));
-            }
-        };
-        let counts = check(seed, &[], 4 * TRANSACTIONS, Some(&exchange), "exchange");
-        all.add(&counts);
-    }
-    println!("{exchanges} exchanges in each of {count} seeds: {all:?}");
-    assert!(all.commits > 0 && all.waits > 0);
+fn check_exchanges(on: On, count: u64, exchanges: usize) {
+    let history = History {
+        seed: 0,
+        settings: Vec::new(),
+        transactions: 4 * TRANSACTIONS,
+        exchanges,
+        name: format!("{exchanges} exchanges"),
+    };
+    let (seeds, all) = check_seeds(on, count, &history);
+    println!("{exchanges} exchanges in each of {seeds} seeds: {all:?}");
 }
 
 #[test]
 fn exchanges_under_load_lose_nothing() {
-    check_exchanges(6, 10);
+    check_exchanges(On::Threads, 2, 10);
+    check_exchanges(On::Schedules, 10, 10);
 }
 
 #[test]
-#[ignore = "soak: a minute for 100 exchanges of the protocol in each of 50 histories"]
+#[ignore = "soak: minutes for 100 exchanges of the protocol in each of 50 histories"]
 fn many_exchanges_under_load_lose_nothing() {
-    check_exchanges(50, 100);
+    check_exchanges(On::Threads, 50, 100);
+    check_exchanges(On::Schedules, 200, 100);
 }

@@ -60,7 +60,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let options = options(Duration::ZERO);
+        let options = options(Some(Duration::ZERO));
         let (store, model) = store_of(TEXT, &INDEXES, InnerNodes::Stored, &options);
         let nodes = named(&model);
         let at = |name: &str| nodes[name].clone();

@@ -40,10 +40,11 @@ fn seeds(all: Range<u64>) -> Range<u64> {
     start.parse().unwrap()..end.parse().unwrap()
 }
 
-/// Returns options of a store in memory whose requests for locks wait so long at most.
-fn options(timeout: Duration) -> StoreOptions {
+/// Returns options of a store in memory whose requests for locks wait so long at most; `None` for
+/// as long as it takes.
+fn options(timeout: Option<Duration>) -> StoreOptions {
     let locks = LockSettings {
-        timeout: Some(timeout),
+        timeout,
         check_on_block: true,
         buckets: 64,
         ..StoreOptions::default().locks
@@ -68,7 +69,7 @@ fn store_of(
     drop(Store::create(&disk, LogId(1), options).unwrap());
     let store = XmlStore::on(Store::open(&disk, options).unwrap()).unwrap();
     let document = DocumentOptions { inner_nodes, ..DocumentOptions::default() };
-    let mut load = LoadOptions { document, ..LoadOptions::default() };
+    let mut load = LoadOptions { document, threads: 1, ..LoadOptions::default() };
     for (name, definition) in indexes {
         load = load.index(name, definition.parse().unwrap());
     }

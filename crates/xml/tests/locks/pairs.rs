@@ -128,7 +128,7 @@ fn look_ups() -> Vec<Step> {
 impl Arena {
     fn new(inner_nodes: InnerNodes, is_indexed: bool) -> Arena {
         let indexes: &[(&str, &str)] = if is_indexed { &INDEXES } else { &[] };
-        let (store, model) = store_of(TEXT, indexes, inner_nodes, &options(Duration::ZERO));
+        let (store, model) = store_of(TEXT, indexes, inner_nodes, &options(Some(Duration::ZERO)));
         let nodes = named(&model);
         assert_eq!(nodes.len(), 10);
         let mut steps = Vec::new();

@@ -50,7 +50,7 @@ struct Scene {
 
 impl Scene {
     fn new(timeout: Duration) -> Scene {
-        let (store, model) = store_of(TEXT, &INDEXES, InnerNodes::Stored, &options(timeout));
+        let (store, model) = store_of(TEXT, &INDEXES, InnerNodes::Stored, &options(Some(timeout)));
         Scene { store, nodes: named(&model) }
     }
 
