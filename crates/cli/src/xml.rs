@@ -9,9 +9,11 @@ mod input;
 mod list;
 mod load;
 mod output;
+mod protocol;
 mod query;
 mod statistics;
 mod update;
+mod xmark;
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -43,11 +45,15 @@ Examples:
     tidegate xml explain shop site.xml '//person[@id = \"person7\"]/name'
     tidegate xml check shop
 
+  Run transactions on it, and exchange the lock protocol meanwhile:
+    tidegate xml xmark --help
+
 A store is a directory with many documents, which have names. A name may have slashes. Where a
 command says DOCUMENT..., a name that ends in / stands for the collection of all documents whose
 names begin with it, and / alone for all documents.
 
-Commands that only read can run at the same time. A command that writes has the store to itself.";
+Commands that only read can run at the same time. A command that writes has the store to itself,
+but for `tidegate xml protocol`.";
 
 /// Keep XML documents of any size in a store, query them with XPath 1.0, and change them
 #[derive(Debug, Args)]
@@ -70,6 +76,8 @@ enum XmlCommand {
     Drop(list::DropArguments),
     Index(index::IndexArguments),
     Generate(generate::GenerateArguments),
+    Protocol(protocol::ProtocolArguments),
+    Xmark(xmark::XmarkArguments),
 }
 
 /// Runs the command.
@@ -86,6 +94,8 @@ pub(crate) fn run(arguments: XmlArguments) -> Result<(), Failure> {
         XmlCommand::Drop(arguments) => list::drop_documents(&arguments),
         XmlCommand::Index(arguments) => index::run(arguments),
         XmlCommand::Generate(arguments) => generate::run(&arguments),
+        XmlCommand::Protocol(arguments) => protocol::run(&arguments),
+        XmlCommand::Xmark(arguments) => xmark::run(&arguments),
     }
 }
 
@@ -178,6 +188,8 @@ enum XmlFailure {
     NoDocument(String),
     #[error("{1:?} has no index {0:?}; `tidegate xml index list` shows all")]
     NoIndex(String, String),
+    #[error("{0}")]
+    Other(String),
     #[error("{0}: {1}")]
     Of(String, Box<dyn Error>),
 }

@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | `xml documents` | name of a document | its number and options |
 //! | `xml names` | number of a name | the name (`vocabulary.rs`) |
+//! | `xml settings` | name of a setting | the setting; only if one was saved |
 //! | `xml paths` | document, number of a path class | the class (`paths.rs`) |
 //! | `xml document N` | label | record (`record.rs`) |
 //! | `xml indexes` | document, number of an index | what the index holds (`index.rs`) |
@@ -97,7 +98,7 @@ pub use self::leaves::InnerNodes;
 pub use self::load::{LoadOptions, LoadPhase, Progress};
 pub use self::locks::{
     Claim, ConflictCounts, ConflictPlace, EscalationReading, LockEscalation, LockFigures,
-    LockProtocol, Locking, ProtocolError,
+    LockProtocol, Locking, LockingError, LockingListener, ProtocolError, ask_locking,
 };
 pub use self::navigate::{Children, Descendants};
 pub use self::record::MalformedRecord;
@@ -108,6 +109,10 @@ pub use tidegate_engine::TreeSize;
 const DOCUMENTS: &str = "xml documents";
 const NAMES: &str = "xml names";
 const PATHS: &str = "xml paths";
+/// There only if a setting was saved.
+const SETTINGS: &str = "xml settings";
+/// The key of how transactions lock.
+const LOCKING: &[u8] = b"locking";
 /// Names of the trees that hold documents begin with it.
 const DOCUMENT: &str = "xml document ";
 
@@ -401,6 +406,7 @@ impl XmlStore {
             known,
         };
         store.restore()?;
+        store.restore_locking()?;
         Ok(store)
     }
 
@@ -543,6 +549,30 @@ impl XmlStore {
     /// ended.
     pub fn set_locking(&self, locking: Locking) {
         *self.locking.lock() = locking;
+    }
+
+    /// Keeps [`XmlStore::locking`] for the next time that the store is opened.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn save_locking(&self) -> Result<(), XmlStoreError> {
+        let settings = self.engine.create_tree(SETTINGS)?;
+        let text = self.locking().to_string();
+        Ok(self.engine.transaction(|transaction| {
+            transaction.put(&settings, LOCKING, text.as_bytes()).map(drop)
+        })?)
+    }
+
+    fn restore_locking(&self) -> Result<(), XmlStoreError> {
+        let Some(settings) = self.engine.tree(SETTINGS) else { return Ok(()) };
+        let mut transaction = self.engine.begin(TxnOptions::default());
+        let Some(text) = transaction.get(&settings, LOCKING)? else { return Ok(()) };
+        let text = String::from_utf8_lossy(&text);
+        // A protocol that only a program knows is set by that program.
+        if let Ok(locking) = text.parse() {
+            self.set_locking(locking);
+        }
+        Ok(())
     }
 
     /// Returns how transactions lock that do not say it themselves.

@@ -354,3 +354,44 @@ fn help_has_examples_and_the_shape_of_json() {
     let lines = BufReader::new(&*play.run(&["query"]).stderr).lines().count();
     assert!(lines > 1);
 }
+
+/// The protocol of a store is exchanged while transactions run on it, and kept.
+#[test]
+fn a_protocol_is_exchanged_under_load() {
+    let play = Play::new();
+    play.done(&["generate", "--factor", "0.002", "--output", "site.xml"]);
+    let indexes = ["--index", "names=name", "--index", "ids=cas text //@id"];
+    play.done(&[&["load", "shop", "site.xml"][..], &indexes].concat());
+    assert_eq!(play.done(&["protocol", "shop"]), "document\n");
+    assert_eq!(play.done(&["protocol", "shop", "mgl/3"]), "MGL/3\n");
+    assert_eq!(play.done(&["protocol", "shop"]), "MGL/3\n");
+    let said = play.fails(2, &["protocol", "shop", "taDOM9"]);
+    assert!(said.contains("taDOM3+"), "{said}");
+    let mut load =
+        play.command(&["xmark", "shop", "site.xml", "--clients", "3", "--seconds", "600"]);
+    let mut load = load.spawn().unwrap();
+    let mut lines = BufReader::new(load.stdout.take().unwrap()).lines();
+    let mut until = |protocol: &str| {
+        let found = lines.by_ref().find(|line| line.as_ref().unwrap().ends_with(protocol));
+        found.unwrap().unwrap()
+    };
+    until("MGL/3");
+    for protocol in ["taDOM3+", "X", "taDOM3+/2/aggressive"] {
+        assert_eq!(play.done(&["protocol", "shop", protocol]), format!("{protocol}\n"));
+        assert_eq!(play.done(&["protocol", "shop"]), format!("{protocol}\n"));
+        until(protocol);
+        let line = until(protocol);
+        let committed: u64 = line.split_whitespace().nth(4).unwrap().parse().unwrap();
+        assert!(committed > 0, "{line}");
+    }
+    let said = play.fails(1, &["update", "shop", "site.xml", "delete", "//mail"]);
+    assert!(said.contains("open"), "{said}");
+    kill_process(Pid::from_child(&load), Signal::INT).unwrap();
+    let consistent = until("conditions");
+    assert!(consistent.starts_with("the document is consistent"), "{consistent}");
+    assert!(load.wait().unwrap().success());
+    assert_eq!(play.done(&["protocol", "shop"]), "taDOM3+/2/aggressive\n");
+    let left = fs::read_dir(play.0.path().join("shop")).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name == "locking.socket"), "{left:?}");
+}

@@ -73,6 +73,7 @@
 mod claims;
 mod figures;
 mod protocol;
+mod remote;
 mod settings;
 mod space;
 
@@ -90,7 +91,8 @@ pub(super) use self::figures::ConflictCounters;
 pub use self::figures::{ConflictCounts, ConflictPlace, LockFigures};
 use self::protocol::{Action, Locked};
 pub use self::protocol::{LockProtocol, ProtocolError};
-pub use self::settings::{EscalationReading, LockEscalation, Locking};
+pub use self::remote::{LockingListener, ask_locking};
+pub use self::settings::{EscalationReading, LockEscalation, Locking, LockingError};
 use self::space::{CLASSES, FIRST, HEAD, LAST, NAMED, NEXT, NODE, PREVIOUS, write_name};
 pub(super) use self::space::{NodeLocks, SpaceUse};
 use super::paths::{PathClass, Pcr};

@@ -1,8 +1,11 @@
 //! How a transaction locks: by which protocol, to which level, and from when on many locks become
 //! one.
 
+use std::fmt;
 use std::num::NonZeroU32;
+use std::str::FromStr;
 
+use thiserror::Error;
 use tidegate_engine::lock::EscalationPolicy;
 
 use super::protocol::LockProtocol;
@@ -61,6 +64,56 @@ impl Locking {
     }
 }
 
+/// A text that does not say how to lock.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{0:?} does not say how to lock; write a protocol ({names}), and behind strokes a lock depth, \
+     an escalation (none, moderate, eager, aggressive) and its reading (formula, sentence), as in \
+     taDOM3+/3/aggressive", names = LockProtocol::NAMES.join(", ")
+)]
+pub struct LockingError(String);
+
+/// Written as `taDOM3+/3/aggressive/sentence`: protocol, lock depth, escalation, and its reading;
+/// what is not said is unbounded, none, and the formula.
+impl FromStr for Locking {
+    type Err = LockingError;
+
+    fn from_str(text: &str) -> Result<Locking, LockingError> {
+        let unknown = || LockingError(text.to_owned());
+        let mut words = text.split('/');
+        let protocol = words.next().and_then(LockProtocol::named).ok_or_else(unknown)?;
+        let mut locking = Locking::by(protocol);
+        for word in words {
+            match (word, &mut locking.escalation) {
+                ("none", escalation) => *escalation = None,
+                ("sentence", Some(escalation)) => escalation.reading = EscalationReading::Sentence,
+                ("formula", Some(escalation)) => escalation.reading = EscalationReading::Formula,
+                (word, escalation) => match LockEscalation::named(word) {
+                    Some(found) => *escalation = Some(found),
+                    None => locking.depth = Some(word.parse().map_err(|_| unknown())?),
+                },
+            }
+        }
+        Ok(locking)
+    }
+}
+
+impl fmt::Display for Locking {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.protocol.name())?;
+        if let Some(depth) = self.depth {
+            write!(formatter, "/{depth}")?;
+        }
+        let Some(escalation) = self.escalation else { return Ok(()) };
+        match escalation.name() {
+            Some(name) => write!(formatter, "/{name}")?,
+            None => write!(formatter, "/{escalation:?}")?,
+        }
+        let is_formula = escalation.reading == EscalationReading::Formula;
+        formatter.write_str(if is_formula { "" } else { "/sentence" })
+    }
+}
+
 /// Levels that are told apart by the threshold of an escalation.
 const LEVELS_MAX: u32 = 1_000;
 
@@ -90,6 +143,13 @@ pub struct LockEscalation {
     pub reading: EscalationReading,
 }
 
+/// The study's policies.
+const POLICIES: [(&str, LockEscalation); 3] = [
+    ("moderate", LockEscalation::MODERATE),
+    ("eager", LockEscalation::EAGER),
+    ("aggressive", LockEscalation::AGGRESSIVE),
+];
+
 impl LockEscalation {
     /// 1,920 requests below the root element, 240 on level 3.
     pub const MODERATE: LockEscalation = LockEscalation::study(100);
@@ -103,7 +163,18 @@ impl LockEscalation {
         LockEscalation { requests: 1_920, gain_percent, reading: EscalationReading::Formula }
     }
 
-    /// Returns the same with the other reading of the study.
+    /// Returns the study's policy of a name.
+    fn named(name: &str) -> Option<LockEscalation> {
+        POLICIES.iter().find(|(known, _)| *known == name).map(|(_, policy)| *policy)
+    }
+
+    /// Returns its name, if it is a policy of the study.
+    fn name(self) -> Option<&'static str> {
+        let formula = self.read_as(EscalationReading::Formula);
+        POLICIES.iter().find(|(_, policy)| *policy == formula).map(|(name, _)| *name)
+    }
+
+    /// Returns the same with a reading of the study.
     #[must_use]
     pub fn read_as(self, reading: EscalationReading) -> LockEscalation {
         LockEscalation { reading, ..self }
@@ -175,5 +246,25 @@ mod tests {
             assert_eq!(escalation.threshold(u32::MAX), 1);
         }
         assert_eq!(LockEscalation::from_policy(LockEscalation::to_policy(None)), None);
+    }
+
+    #[test]
+    fn a_way_to_lock_is_read_as_it_was_written() {
+        for text in [
+            "document",
+            "X",
+            "MGL/3",
+            "taDOM3+",
+            "taDOM3+/0/eager",
+            "taDOM3+/3/aggressive/sentence",
+            "taDOM3+/moderate",
+        ] {
+            let locking: Locking = text.parse().expect(text);
+            assert_eq!(locking.to_string(), text);
+        }
+        assert_eq!("tadom3+/none".parse::<Locking>(), Ok(Locking::by(LockProtocol::tadom())));
+        for text in ["", "taDOM", "MGL/", "MGL/-1", "MGL/sentence", "MGL/3/often"] {
+            assert_eq!(text.parse::<Locking>(), Err(LockingError(text.to_owned())));
+        }
     }
 }
