@@ -1,6 +1,6 @@
 //! What every controller has in common: what it is given and what it must answer.
 
-use crate::controllers::{GoalStatus, Proposal};
+use crate::controllers::{ArmDecision, GoalStatus, Proposal};
 use crate::{Draw, IntervalRule, Mpl, Observation, Reason};
 
 /// Decides, once per control interval, how many transactions may run at once.
@@ -36,6 +36,11 @@ pub trait Controller: Send {
 
     /// What is known of the response time to keep; `None` where there is none.
     fn goal(&self) -> Option<GoalStatus> {
+        None
+    }
+
+    /// Returns the arm in force from now on; `None` of a controller that chooses limits only.
+    fn arm(&self) -> Option<ArmDecision> {
         None
     }
 }

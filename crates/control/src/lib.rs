@@ -39,6 +39,7 @@ mod parameters;
 pub mod plant;
 mod reason;
 mod response_goal;
+mod sequential_test;
 mod server;
 mod settling;
 mod what_if;

@@ -199,6 +199,22 @@ impl Observation {
         }
     }
 
+    /// Whether its numbers can be times, shares and populations. Others are no evidence: one that
+    /// is not a number would be in every estimate from then on.
+    pub(crate) fn is_sound(&self) -> bool {
+        const MOST: f64 = 1e12;
+        let Timing { mean_s, variance_s2, .. } = self.in_database;
+        let numbers = [
+            self.interval.as_secs_f64(),
+            self.running_mean,
+            self.concurrency_mean,
+            self.waiting_share,
+            mean_s,
+            variance_s2,
+        ];
+        numbers.into_iter().all(|number| (0.0..=MOST).contains(&number))
+    }
+
     /// Completed transactions per second, `P(t_i)`; 0 for an interval without length.
     #[must_use]
     pub fn throughput_tps(&self) -> f64 {

@@ -1,8 +1,8 @@
 //! Why a limit was chosen, in words for a log, a metric and the journal.
 
 use crate::controllers::{
-    BeliefReason, FeedbackReason, GoalReason, HeissWagnerReason, LatencyReason, LocksReason,
-    PairedReason, ScalabilityReason,
+    ArmReason, BeliefReason, FeedbackReason, GoalReason, HeissWagnerReason, LatencyReason,
+    LocksReason, PairedReason, ScalabilityReason,
 };
 
 /// Declares an enum whose variants are written with a format string each:
@@ -141,6 +141,8 @@ reasons! {
         Paired(reason: PairedReason) = reason.kind() => "{reason}";
         /// A response time to keep.
         Goal(reason: GoalReason) = reason.kind() => "{reason}";
+        /// An arm beside the limit.
+        Arm(reason: ArmReason) = reason.kind() => "{reason}";
     }
 }
 

@@ -1,11 +1,12 @@
 //! The loop between a gate and its controller: observation out, limit in.
 
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use tidegate_control::{
-    Algorithm, ControlChoice, Controller, Decision, Draw, GoalStatus, IntervalRule, KeepGoal,
-    LockObservation, Observation, Proposal, ServerObservation, Setting, SplitMix64, WhatIf,
-    WhatIfCurve,
+    Algorithm, ArmDecision, Arms, ControlChoice, Controller, Decision, Draw, GoalStatus,
+    IntervalRule, KeepGoal, LockObservation, Observation, Proposal, ServerObservation, Setting,
+    SplitMix64, WhatIf, WhatIfCurve,
 };
 
 use crate::gate::Gate;
@@ -20,6 +21,8 @@ pub struct Control {
     pub is_observing: bool,
     /// A response time to keep; not while only observing.
     pub keep: Option<ClassGoal>,
+    /// How many arms it chooses from beside the limit, where there are arms.
+    pub arms: Option<NonZeroUsize>,
     /// What it is told about its place.
     pub setting: Setting,
 }
@@ -28,13 +31,20 @@ impl Control {
     /// Returns the controller at its beginning.
     #[must_use]
     pub fn controller(&self) -> Box<dyn Controller> {
+        let Control { keep, setting, arms, .. } = *self;
         let choice = self.choice();
-        match self.keep {
-            None => choice.controller(&self.setting),
-            Some(ClassGoal { class, goal }) => {
-                let make = move |setting: &Setting| choice.controller(setting);
-                Box::new(KeepGoal::new(&self.setting, class.index(), goal, make))
+        let make = move || -> Box<dyn Controller> {
+            match keep {
+                None => choice.controller(&setting),
+                Some(ClassGoal { class, goal }) => {
+                    let make = move |setting: &Setting| choice.controller(setting);
+                    Box::new(KeepGoal::new(&setting, class.index(), goal, make))
+                }
             }
+        };
+        match arms {
+            None => make(),
+            Some(count) => Box::new(Arms::new(count, move |_| make())),
         }
     }
 
@@ -59,6 +69,8 @@ pub struct Adjustment {
     pub proposal: Option<Proposal>,
     /// What is known of the response time to keep, where there is one.
     pub goal: Option<GoalStatus>,
+    /// The arm in force from now on, where there are arms. Who observes puts it in force.
+    pub arm: Option<ArmDecision>,
     /// Throughput and response time at every limit: every 10 seconds, and after a change.
     pub curve: Option<WhatIfCurve>,
 }
@@ -127,13 +139,16 @@ impl Governor {
         let DatabaseState { locks, server } = state(seen.interval);
         let observation = Observation { locks, server, ..seen };
         let draw = self.draws.next_draw();
+        let was_trial = self.controller.arm().is_some_and(|arm| arm.is_trial);
         let decision = self.controller.decide(&observation, draw);
         self.gate.set_limit(decision.limit, now);
         let proposal = self.controller.proposal();
         let goal = self.controller.goal();
         let started = *self.started.get_or_insert(now);
         let at_s = now.saturating_duration_since(started).as_secs_f64();
-        let curve = self.what_if.learn(at_s, &observation);
-        Some(Adjustment { observation, draw, decision, proposal, goal, curve })
+        let arm = self.controller.arm();
+        // Other arms have other curves.
+        let curve = if was_trial { None } else { self.what_if.learn(at_s, &observation) };
+        Some(Adjustment { observation, draw, decision, proposal, goal, arm, curve })
     }
 }

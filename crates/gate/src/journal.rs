@@ -34,13 +34,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tidegate_control::{
-    Algorithm, AlgorithmError, BelievedBest, Bounds, BoundsError, ControlChoice, Decision, Draw,
-    Gain, Mpl, Observation, Proposal, Resources, Setting, WhatIf, WhatIfCurve,
+    Algorithm, AlgorithmError, ArmDecision, BelievedBest, Bounds, BoundsError, ControlChoice,
+    Decision, Draw, Gain, Mpl, Observation, Proposal, Resources, Setting, WhatIf, WhatIfCurve,
 };
 
 use crate::goal::ClassGoalError;
@@ -75,6 +76,9 @@ pub struct Decided {
     /// What would have been decided by a controller that is only asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal: Option<Proposed>,
+    /// The arm in force from here on, where there are arms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arm: Option<DecidedArm>,
     /// Throughput and response time at every limit as they are expected, every 10 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub curve: Option<WhatIfCurve>,
@@ -130,6 +134,24 @@ impl BelievedGain {
     }
 }
 
+/// The arm in force after a decision, as the journal has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DecidedArm {
+    /// The arm, counted from 0.
+    pub arm: usize,
+    /// Whether it is in force only to be measured.
+    pub is_trial: bool,
+    /// Why, in words.
+    pub reason: String,
+}
+
+impl From<&ArmDecision> for DecidedArm {
+    fn from(decision: &ArmDecision) -> DecidedArm {
+        let ArmDecision { arm, is_trial, reason } = *decision;
+        DecidedArm { arm, is_trial, reason: reason.to_string() }
+    }
+}
+
 impl From<&Proposal> for Proposed {
     fn from(proposal: &Proposal) -> Proposed {
         let Proposal { algorithm, limit, reason, gain, best, best_gain } = proposal;
@@ -156,7 +178,7 @@ impl Decided {
     /// `server`.
     #[must_use]
     pub fn new(at_s: f64, server: &str, controller: &str, adjustment: Adjustment) -> Decided {
-        let Adjustment { observation, draw, decision, proposal, curve, .. } = adjustment;
+        let Adjustment { observation, draw, decision, proposal, arm, curve, .. } = adjustment;
         Decided {
             line: 0,
             at_s,
@@ -168,6 +190,7 @@ impl Decided {
             draw,
             observation,
             proposal: proposal.as_ref().map(Proposed::from),
+            arm: arm.as_ref().map(DecidedArm::from),
             curve,
         }
     }
@@ -224,8 +247,12 @@ impl Run {
     pub fn last_curve(&self) -> Option<WhatIfCurve> {
         let last = self.decisions.last()?;
         let mut what_if = WhatIf::new(self.control.setting.bounds.max());
+        let mut was_trial = false;
         for decided in &self.decisions {
-            what_if.learn(decided.at_s, &decided.observation);
+            if !was_trial {
+                what_if.learn(decided.at_s, &decided.observation);
+            }
+            was_trial = decided.arm.as_ref().is_some_and(|arm| arm.is_trial);
         }
         Some(what_if.curve(last.at_s))
     }
@@ -237,7 +264,9 @@ impl Run {
         self.decisions.iter().find_map(|recorded| {
             let replayed = controller.decide(&recorded.observation, recorded.draw);
             let proposal = controller.proposal().as_ref().map(Proposed::from);
+            let arm = controller.arm().as_ref().map(DecidedArm::from);
             let is_equal = recorded.next_limit == replayed.limit
+                && recorded.arm == arm
                 && recorded.reason == replayed.reason.to_string()
                 && recorded.proposal == proposal;
             (!is_equal).then_some(Difference { recorded, replayed, proposal })
@@ -397,6 +426,9 @@ struct RunHeader {
     /// The response time to keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     keep: Option<String>,
+    /// How many arms there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    arms: Option<NonZeroUsize>,
     min_mpl: Mpl,
     max_mpl: Mpl,
     start_mpl: Mpl,
@@ -414,6 +446,7 @@ impl RunHeader {
             server: server.to_owned(),
             algorithm: control.choice().to_string(),
             keep: control.keep.map(|keep| keep.to_string()),
+            arms: control.arms,
             min_mpl: bounds.min(),
             max_mpl: bounds.max(),
             start_mpl: *start,
@@ -438,7 +471,7 @@ impl RunHeader {
             line,
             version: self.version,
             server: self.server,
-            control: Control { algorithm, is_observing, keep, setting },
+            control: Control { algorithm, is_observing, keep, arms: self.arms, setting },
             seed: self.seed,
             decisions: Vec::new(),
         })

@@ -367,7 +367,13 @@ fn control(name: &str, section: &DatabaseSection) -> Result<Control, ConfigProbl
         let (database, control) = (name.to_owned(), choice.to_string());
         return Err(ConfigProblem::KeepObserving { database, keep, control });
     }
-    Ok(Control { algorithm, is_observing, keep, setting: Setting { bounds, start, resources } })
+    Ok(Control {
+        algorithm,
+        is_observing,
+        keep,
+        arms: None,
+        setting: Setting { bounds, start, resources },
+    })
 }
 
 fn default_start() -> Mpl {

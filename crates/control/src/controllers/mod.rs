@@ -1,5 +1,6 @@
 //! Every algorithm that chooses a limit; `docs/control.md` compares them.
 
+mod arms;
 mod external_scheduling;
 mod fixed;
 mod gaussian_process;
@@ -13,6 +14,7 @@ mod paired;
 mod parabola;
 mod scalability;
 
+pub use arms::{ArmDecision, ArmReason, Arms};
 pub use external_scheduling::{
     ExternalScheduling, ExternalSchedulingSettings, FeedbackGrade, FeedbackReason,
 };

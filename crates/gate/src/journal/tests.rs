@@ -18,7 +18,7 @@ fn control(algorithm: Algorithm, random: &mut SplitMix64) -> Control {
     let start = bounds.clamp(Mpl::at_least_one(pick(random, &[1, 4, 64, u32::MAX])));
     let resources = Resources { cpus: pick(random, &[1, 2, 32]), disks: pick(random, &[0, 1, 16]) };
     let setting = Setting { bounds, start, resources };
-    Control { algorithm, is_observing: false, keep: None, setting }
+    Control { algorithm, is_observing: false, keep: None, arms: None, setting }
 }
 
 fn pick<T: Copy>(random: &mut SplitMix64, listed: &[T]) -> T {
@@ -140,6 +140,7 @@ fn decisions(control: &Control, intervals: usize, random: &mut SplitMix64) -> Ve
             draw,
             observation,
             proposal: controller.proposal().as_ref().map(Proposed::from),
+            arm: controller.arm().as_ref().map(DecidedArm::from),
             curve: None,
         }
     };
@@ -218,7 +219,9 @@ fn every_algorithm_decides_again_as_it_did_whatever_it_saw() {
             let random = &mut SplitMix64::new(seed);
             let keep = pick(random, &goals).filter(|_| !is_observing);
             let keep = keep.map(|keep| keep.parse().unwrap());
-            let control = Control { is_observing, keep, ..control(algorithm, random) };
+            let arms = pick(random, &[None, NonZeroUsize::new(1), NonZeroUsize::new(3)]);
+            let arms = arms.filter(|_| !is_observing);
+            let control = Control { is_observing, keep, arms, ..control(algorithm, random) };
             let decisions = decisions(&control, INTERVALS, random);
             let file = written(&[(control, decisions.clone())]);
             let Recorded { runs, cut_off } = read(file.path()).unwrap();

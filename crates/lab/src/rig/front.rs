@@ -86,8 +86,13 @@ impl<'d> Front<'d> {
                 let FrontOptions { control, start, seed, journal, priorities, .. } = options;
                 let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(LIMIT_MAX))?;
                 let setting = setting(control, start, bounds);
-                let controlled =
-                    Control { algorithm: control, is_observing: false, keep: None, setting };
+                let controlled = Control {
+                    algorithm: control,
+                    is_observing: false,
+                    keep: None,
+                    arms: None,
+                    setting,
+                };
                 let begin = |path: PathBuf| EngineJournal::begin(&path, &controlled, seed, started);
                 let journal = journal.map(begin).transpose()?;
                 serve(store, control, &setting, priorities, seed, journal)?

@@ -160,8 +160,13 @@ fn every_key_of_a_database_is_read() {
     let [two, eight, nine] = [2, 8, 9].map(Mpl::at_least_one);
     let bounds = Bounds::new(two, nine).unwrap();
     let setting = Setting { bounds, start: eight, resources: Resources { cpus: 32, disks: 0 } };
-    let control =
-        Control { algorithm: Algorithm::LocalParabola, is_observing: false, keep: None, setting };
+    let control = Control {
+        algorithm: Algorithm::LocalParabola,
+        is_observing: false,
+        keep: None,
+        arms: None,
+        setting,
+    };
     assert_eq!(database.control, control);
 }
 

@@ -15,10 +15,11 @@
 //!   the levels beyond the fall are looked at, lest a second peak is missed. If the best is lower
 //!   after a level beyond it was tried, that level has spoilt the database, and the search stops.
 //! * **Comparison.** Base, candidate, base, candidate: each window of the candidate is compared
-//!   with the base before and after it, which cancels what drifts. A sequential test ([`test`])
-//!   that may be looked at at any time says when the candidate is better, less 0.03 for each factor
-//!   of e that it is higher. It is given up when it is worse by a standard error: staying is free.
-//!   The next candidate is half as far after a loss, and twice as far after a gain.
+//!   with the base before and after it, which cancels what drifts. A sequential test
+//!   (`crate::sequential_test`) that may be looked at at any time says when the candidate is
+//!   better, less 0.03 for each factor of e that it is higher. It is given up when it is worse by a
+//!   standard error: staying is free. The next candidate is half as far after a loss, and twice as
+//!   far after a gain.
 //! * **Freshness.** After a comparison on one side the next one there waits until what it lost is
 //!   0.5 % of the throughput since, at most 15 s. Every fourth look goes twice as far; it may wait
 //!   60 s. Some looks up take 3 s a window, because caches that warm show only then.
@@ -62,21 +63,20 @@ mod reason;
 mod scan;
 mod search;
 mod settings;
-mod test;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::controller::{Bounds, Controller, Decision, whole};
+use crate::sequential_test::{PairScale, SequentialTest};
 use crate::settling::{SettlingWindow, Want, WindowSample};
-use crate::{Draw, IntervalRule, Mpl, Observation, Reason, Setting, Timing};
+use crate::{Draw, IntervalRule, Mpl, Observation, Reason, Setting};
 
 pub use reason::PairedReason;
 pub use settings::PairedSettings;
 
 use progress::TransactionProgress;
 use scan::{Scan, ScanStep};
-use test::SequentialTest;
 
 /// What a limit has to gain over none, in ln X.
 const OPEN_PRICE: f64 = 0.05;
@@ -250,8 +250,7 @@ pub struct PairedComparison {
     noise: f64,
     noise_weight: f64,
     tick: Option<(u32, f64)>,
-    /// How much more pairs vary than their counts and ticks say, as a factor on the variance.
-    pair_scale: f64,
+    pair_scale: PairScale,
     /// Seconds without a completion while some waited.
     silent_s: f64,
     remembered: VecDeque<(u32, f64)>,
@@ -305,7 +304,7 @@ impl PairedComparison {
             noise: 0.01,
             noise_weight: 0.5,
             tick: None,
-            pair_scale: 1.0,
+            pair_scale: PairScale::default(),
             silent_s: 0.0,
             remembered: VecDeque::new(),
             best: None,
@@ -586,22 +585,6 @@ impl PairedComparison {
     }
 }
 
-/// Whether these numbers can be times, shares and populations. Others are no evidence: one that is
-/// not a number would be in every estimate from then on.
-fn is_sound(seen: &Observation) -> bool {
-    const MOST: f64 = 1e12;
-    let Timing { mean_s, variance_s2, .. } = seen.in_database;
-    let numbers = [
-        seen.interval.as_secs_f64(),
-        seen.running_mean,
-        seen.concurrency_mean,
-        seen.waiting_share,
-        mean_s,
-        variance_s2,
-    ];
-    numbers.into_iter().all(|number| (0.0..=MOST).contains(&number))
-}
-
 impl Controller for PairedComparison {
     fn name(&self) -> &'static str {
         "paired-comparison"
@@ -617,7 +600,7 @@ impl Controller for PairedComparison {
     }
 
     fn decide(&mut self, seen: &Observation, draw: Draw) -> Decision {
-        if !is_sound(seen) {
+        if !seen.is_sound() {
             let reason = Reason::Paired(PairedReason::Washout);
             return Decision { limit: Mpl::at_least_one(self.limit), reason };
         }

@@ -1,17 +1,14 @@
 //! The local search: candidates beside the incumbent, compared with it in alternation.
 
 use super::scan::Scan;
-use super::test::SequentialTest;
 use super::{
     Base, ComparisonSide, Duel, FAR, OPEN_PRICE, PATIENCE_S, PairedComparison, PairedReason,
     PairedTask, STEP, STEP_LEAST, STEP_MOST,
 };
 use crate::Draw;
 use crate::controller::whole;
+use crate::sequential_test::SequentialTest;
 use crate::settling::WindowSample;
-
-/// Pairs after which what was known of their dispersion counts half.
-const DISPERSION_MEMORY: f64 = 10.0;
 
 impl PairedComparison {
     pub(super) fn settled(&mut self, sample: &WindowSample, draw: Draw) -> PairedReason {
@@ -153,13 +150,13 @@ impl PairedComparison {
         duel.test.add(difference - price, variance);
         let (mean, error) = (duel.test.mean(), duel.test.error());
         let is_spent = error < 0.015 || duel.spent_s > f64::max(6.0, 4.0 * self.residence_s);
-        if duel.test.is_positive(self.settings.better, self.pair_scale)
+        if duel.test.is_positive(self.settings.better, self.pair_scale.get())
             || (is_spent && mean > 0.0 && error < 0.015 && factor < 1.0 && !duel.is_open)
         {
-            self.take_dispersion(&duel.test);
+            self.pair_scale.learn(&duel.test);
             self.adopt(&duel, looked.ln_x)
         } else if mean < -self.settings.futile * error || is_spent {
-            self.take_dispersion(&duel.test);
+            self.pair_scale.learn(&duel.test);
             self.reject(&duel, draw)
         } else {
             duel.before = sample;
@@ -167,15 +164,6 @@ impl PairedComparison {
             self.move_to(duel.candidate);
             self.task = PairedTask::Duel(duel);
             PairedReason::Compare { other, gain: mean, error: error.min(1.0) }
-        }
-    }
-
-    /// Learns how much more pairs vary than their counts and ticks say.
-    fn take_dispersion(&mut self, test: &SequentialTest) {
-        if let Some((factor, degrees)) = test.dispersion() {
-            let share = degrees / (degrees + DISPERSION_MEMORY);
-            let moved = self.pair_scale + share * (factor - self.pair_scale);
-            self.pair_scale = moved.clamp(1.0, 4.0);
         }
     }
 

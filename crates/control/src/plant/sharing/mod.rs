@@ -37,7 +37,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::Simulated;
+use super::{Curve, Simulated};
 use crate::controller::whole;
 use crate::{IntervalRule, Mpl, Observation, SplitMix64, Timing};
 
@@ -237,6 +237,15 @@ impl SharingPlant {
         while self.leaving > 0 && self.waiting.pop_back().is_some() {
             self.leaving -= 1;
         }
+    }
+
+    /// Exchanges the curve, in this phase and in those after it: another arm is in force. Active
+    /// transactions go on at its speed.
+    pub fn set_points(&mut self, points: &Curve) {
+        for phase in &mut self.phases {
+            phase.points.clone_from(points);
+        }
+        self.table = (0..TABLE).map(|level| points.tps(f64::from(level))).collect();
     }
 
     /// A client thinks, and then asks.

@@ -19,7 +19,7 @@ const EXPECTED: f64 = 0.15;
 
 /// Sums of differences with their precisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct SequentialTest {
+pub(crate) struct SequentialTest {
     weighted: f64,
     precision: f64,
     squares: f64,
@@ -27,7 +27,7 @@ pub(super) struct SequentialTest {
 }
 
 impl SequentialTest {
-    pub(super) fn add(&mut self, difference: f64, variance: f64) {
+    pub(crate) fn add(&mut self, difference: f64, variance: f64) {
         self.weighted += difference / variance;
         self.precision += 1.0 / variance;
         self.squares += difference * difference / variance;
@@ -36,28 +36,60 @@ impl SequentialTest {
 
     /// How much the differences vary about their mean, as a factor on the variances they were
     /// given with, and its degrees of freedom.
-    pub(super) fn dispersion(&self) -> Option<(f64, f64)> {
+    fn dispersion(&self) -> Option<(f64, f64)> {
         let degrees = self.pairs - 1.0;
         let rest = self.squares - self.weighted * self.weighted / self.precision;
         (degrees > 0.0).then(|| (rest.max(0.0) / degrees, degrees))
     }
 
-    pub(super) fn mean(&self) -> f64 {
+    pub(crate) fn mean(&self) -> f64 {
         if self.precision > 0.0 { self.weighted / self.precision } else { 0.0 }
     }
 
-    pub(super) fn error(&self) -> f64 {
+    pub(crate) fn error(&self) -> f64 {
         if self.precision > 0.0 { self.precision.sqrt().recip() } else { f64::INFINITY }
+    }
+
+    /// Returns the standard error of the mean, if variances are `scale` times what was said.
+    pub(crate) fn scaled_error(&self, scale: f64) -> f64 {
+        self.error() * scale.sqrt()
     }
 
     /// Whether the difference is shown to be positive, with an error of at most `alpha`, if
     /// variances are `scale` times what was said.
-    pub(super) fn is_positive(&self, alpha: f64, scale: f64) -> bool {
+    pub(crate) fn is_positive(&self, alpha: f64, scale: f64) -> bool {
         let (weighted, precision) = (self.weighted / scale, self.precision / scale);
         let spread = 1.0 + EXPECTED * EXPECTED * precision;
         let side = normal_distribution(EXPECTED * weighted / spread.sqrt());
         let square = EXPECTED * EXPECTED * weighted * weighted / (2.0 * spread);
         square - libm::log(spread) / 2.0 + libm::log(2.0 * side.max(1e-300)) >= -libm::log(alpha)
+    }
+}
+
+/// Pairs after which what was known of their dispersion counts half.
+const DISPERSION_MEMORY: f64 = 10.0;
+
+/// How much more pairs vary than their counts and ticks say, as a factor on the variance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct PairScale(f64);
+
+impl Default for PairScale {
+    fn default() -> PairScale {
+        PairScale(1.0)
+    }
+}
+
+impl PairScale {
+    pub(crate) fn get(self) -> f64 {
+        self.0
+    }
+
+    pub(crate) fn learn(&mut self, test: &SequentialTest) {
+        if let Some((factor, degrees)) = test.dispersion() {
+            let share = degrees / (degrees + DISPERSION_MEMORY);
+            let moved = self.0 + share * (factor - self.0);
+            self.0 = moved.clamp(1.0, 4.0);
+        }
     }
 }
 
