@@ -9,7 +9,7 @@ use clap::Args;
 use tidegate_subject::embedded_xml::AuctionSite;
 use tidegate_workload::workload::{Client, Workload};
 use tidegate_workload::xmark::{AuctionTransaction, ChildAccess, Skew, Xmark};
-use tidegate_xml::store::{Locking, LockingListener, XmlStore, XmlStoreError};
+use tidegate_xml::store::{LockFigures, Locking, LockingListener, XmlStore, XmlStoreError};
 
 use super::output::Lines;
 use super::{StoreArgument, XmlFailure, failure, open};
@@ -71,6 +71,40 @@ pub(crate) struct XmarkArguments {
 struct Done {
     committed: AtomicU64,
     again: AtomicU64,
+    /// Locks of transactions that were committed.
+    locks: AtomicU64,
+    /// Time that these spent in requests for nodes and gaps, in nanoseconds.
+    request_ns: AtomicU64,
+    /// The part of it, and of requests for entries of indexes, that was spent in waits.
+    block_ns: AtomicU64,
+}
+
+impl Done {
+    fn count(&self, figures: &LockFigures) {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        for (sum, more) in [
+            (&self.committed, 1),
+            (&self.locks, figures.locks),
+            (&self.request_ns, nanoseconds(figures.request_time)),
+            (&self.block_ns, nanoseconds(figures.block_time)),
+        ] {
+            sum.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
+    /// Says what a transaction has done to lock, in the mean.
+    fn summary(&self) -> String {
+        let read = |sum: &AtomicU64| sum.load(Ordering::Relaxed) as f64;
+        let committed = read(&self.committed).max(1.0);
+        let mean = |sum| read(sum) / committed;
+        let [request, block] = [&self.request_ns, &self.block_ns].map(|sum| mean(sum) / 1_000.0);
+        format!(
+            "a transaction took {:.1} locks, was {:.1} \u{b5}s in requests for locks, and waited \
+             {block:.1} \u{b5}s of that",
+            mean(&self.locks),
+            request.max(block)
+        )
+    }
 }
 
 /// Runs the transactions.
@@ -92,9 +126,8 @@ fn run_on(
     is_over: &AtomicBool,
 ) -> Result<(), Failure> {
     let site = AuctionSite::open(store, &arguments.document).map_err(failure)?;
-    if let Some(locking) = &arguments.locking {
-        store.set_locking(locking.clone());
-    }
+    let locking = arguments.locking.clone().unwrap_or_else(|| store.locking());
+    store.set_locking(locking.timed());
     // The document is there: its factor and seed say nothing here.
     let workload = Xmark {
         skew: if arguments.high_skew { Skew::HIGH } else { Skew::LOW },
@@ -124,6 +157,9 @@ fn run_on(
         }
         shown
     })?;
+    let mut lines = Lines::new();
+    lines.text(&done.summary())?;
+    lines.finish()?;
     check(store, &site)
 }
 
@@ -134,19 +170,21 @@ fn work(
     done: &Done,
     is_over: &AtomicBool,
 ) -> Result<(), XmlStoreError> {
-    let attempt = |transaction: &AuctionTransaction| -> Result<(), XmlStoreError> {
+    let attempt = |transaction: &AuctionTransaction| -> Result<LockFigures, XmlStoreError> {
         let within = store.begin();
         site.run(transaction, &within)?;
-        within.commit()
+        let figures = within.lock_figures();
+        within.commit()?;
+        Ok(figures)
     };
     while !is_over.load(Ordering::Relaxed) {
         let next = client.next();
         let Some(transaction) = next.auction() else { continue };
         loop {
             match attempt(transaction) {
-                Ok(()) => {
+                Ok(figures) => {
                     site.committed(transaction);
-                    done.committed.fetch_add(1, Ordering::Relaxed);
+                    done.count(&figures);
                     break;
                 }
                 Err(error) if error.is_retryable() => {

@@ -6,7 +6,9 @@
 //!
 //! # Rules
 //! 1. A request waits for every other locker that holds a mode it conflicts with.
-//! 2. A conversion, by a locker that already holds the resource, waits for no other locker.
+//! 2. A conversion, by a locker that already holds the resource, waits for each conversion ahead of
+//!    it that it clashes with, unless that one waits for what its own locker holds. It waits for no
+//!    other request.
 //! 3. A new request also waits for every waiting request ahead of it that it clashes with: it could
 //!    not be beside it, whichever came first.
 //! 4. The queue is in order of arrival, conversions ahead of new requests. With
@@ -15,9 +17,10 @@
 //!    for no locker is granted.
 //!
 //! So no request overtakes one that it would delay, and none waits for one that it is compatible
-//! with: IS passes an IX that waits for a reader to end. A conversion that waited for another
-//! conversion would be a deadlock whenever its own lock is what the other waits for, and nothing
-//! else than unfair if not; a locker converts a few times at most, so no locker starves.
+//! with: IS passes an IX that waits for a reader to end. A conversion that waited for one that waits
+//! for its own lock would be a deadlock. But it must not pass others: where each of many reads a list
+//! in two steps and then writes it, the victims of deadlocks begin again, and would pass those that
+//! wait to write, for ever.
 //!
 //! # Memory
 //! Heads, requests and counters are slots in vectors, used again when they are free. They never
@@ -192,7 +195,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         mode: Mode,
         if_busy: IfBusy,
     ) -> Answer {
-        if self.admits_conversion(rules, granted, mode) {
+        if self.admits_conversion(rules, granted, mode, NONE) {
             self.change_mode(rules, granted, mode);
             debug_assert!(self.is_sound(rules, self.requests[granted as usize].head));
             return Answer::Granted(Handle::Request(granted));
@@ -262,7 +265,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         let first_waits =
             self.requests.get(queue.first as usize).is_none_or(|first| !match first.converts {
                 NONE => self.admits_behind(rules, head, first.mode, ModeSet::EMPTY),
-                granted => self.admits_conversion(rules, granted, first.mode),
+                granted => self.admits_conversion(rules, granted, first.mode, queue.first),
             });
         !granted.is_empty()
             && side_is_sound(granted, Side::Granted, held)
@@ -289,13 +292,38 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         }
     }
 
-    /// Returns whether a conversion is granted (rules 1 and 2).
-    fn admits_conversion(&self, rules: &Rules, granted: u32, mode: Mode) -> bool {
+    /// Returns whether a conversion is granted (rules 1 and 2) that stands, or would stand, in front
+    /// of the request `until`.
+    fn admits_conversion(&self, rules: &Rules, granted: u32, mode: Mode, until: u32) -> bool {
         let Request { head, mode: own, .. } = self.requests[granted as usize];
         let held = self.heads[head].held;
         let is_alone = self.counters[counter(rules, head, Side::Granted, own)] == 1;
         let held_by_others = if is_alone { held.without(own) } else { held };
         !rules.modes.conflicts(mode).intersects(held_by_others)
+            && self.conversions_against(rules, granted, mode, until).next().is_none()
+    }
+
+    /// Returns the conversions in front of the request `until` that the conversion of `granted` to
+    /// `mode` waits for (rule 2).
+    fn conversions_against(
+        &self,
+        rules: &Rules,
+        granted: u32,
+        mode: Mode,
+        until: u32,
+    ) -> impl Iterator<Item = &Request> {
+        let own = &self.requests[granted as usize];
+        let (clashes, held) = (rules.modes.clashes(mode), own.mode);
+        // What is in no queue yet comes behind those of its rank.
+        let rank = (true, own.rank(rules).1);
+        self.listed(self.heads[own.head].queue)
+            .take_while(move |(at, request)| {
+                *at != until && request.converts != NONE && request.rank(rules) >= rank
+            })
+            .map(|(_, request)| request)
+            .filter(move |ahead| {
+                clashes.contains(ahead.mode) && !rules.modes.conflicts(ahead.mode).contains(held)
+            })
     }
 
     /// Grants what waits for no other locker (rule 5).
@@ -309,7 +337,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
             let is_admitted = if converts == NONE {
                 self.admits_behind(rules, head, mode, ahead)
             } else {
-                self.admits_conversion(rules, converts, mode)
+                self.admits_conversion(rules, converts, mode, at)
             };
             if is_admitted {
                 self.grant(rules, at, woken);
@@ -672,7 +700,7 @@ impl<R: Eq + Hash + Clone> Queues<R> {
             place: RequestIndex { bucket: self.number, request: at },
             priority: locker.priority,
             locks: locker.locks(),
-            edges: self.edges(rules, request),
+            edges: self.edges(rules, at, request),
         }
     }
 
@@ -680,12 +708,20 @@ impl<R: Eq + Hash + Clone> Queues<R> {
     fn blockers(&self, rules: &Rules, at: u32) -> impl Iterator<Item = &Arc<LockerState>> {
         let waiting = &self.requests[at as usize];
         let clashes = rules.modes.clashes(waiting.mode);
+        let conversions = self.conversions_ahead(rules, at).map(Request::locker);
         let ahead = self
             .listed(self.heads[waiting.head].queue)
             .take_while(move |(other, _)| waiting.converts == NONE && *other != at)
             .filter(move |(_, request)| clashes.contains(request.mode))
             .map(|(_, request)| request.locker());
-        self.holders_against(rules, waiting).chain(ahead)
+        self.holders_against(rules, waiting).chain(ahead).chain(conversions)
+    }
+
+    /// Returns the conversions that the waiting request `at` waits for, if it is one (rule 2).
+    fn conversions_ahead(&self, rules: &Rules, at: u32) -> impl Iterator<Item = &Request> {
+        let Request { mode, converts, .. } = self.requests[at as usize];
+        let granted = (converts != NONE).then_some(converts).into_iter();
+        granted.flat_map(move |granted| self.conversions_against(rules, granted, mode, at))
     }
 
     /// Returns the holders of modes that `waiting` conflicts with (rule 1).
@@ -702,8 +738,9 @@ impl<R: Eq + Hash + Clone> Queues<R> {
             .filter(move |holder| holder.id != own)
     }
 
-    fn edges(&self, rules: &Rules, waiting: &Request) -> Vec<Edge> {
-        let mut edges = Vec::new();
+    fn edges(&self, rules: &Rules, at: u32, waiting: &Request) -> Vec<Edge> {
+        let ahead = self.conversions_ahead(rules, at);
+        let mut edges: Vec<Edge> = ahead.filter_map(|to| edge(to.locker(), false)).collect();
         let mut before = if waiting.converts == NONE { waiting.previous } else { NONE };
         while let Some(ahead) = self.requests.get(before as usize) {
             if rules.modes.clashes(waiting.mode).contains(ahead.mode) {

@@ -65,12 +65,13 @@ impl Model {
     fn blockers(&self, queue: &Queue, at: usize) -> BTreeSet<Name> {
         let mut blockers = self.holders_against(queue, at);
         let (name, mode) = queue.waiting[at];
-        if queue.granted.iter().all(|(holder, _)| *holder != name) {
-            let clashing = queue.waiting[..at].iter().filter(|(_, other)| {
-                !self.modes.is_compatible(mode, *other) || !self.modes.is_compatible(*other, mode)
-            });
-            blockers.extend(clashing.map(|(ahead, _)| *ahead));
-        }
+        let clashing = queue.waiting[..at].iter().filter(|(_, other)| {
+            !self.modes.is_compatible(mode, *other) || !self.modes.is_compatible(*other, mode)
+        });
+        let own = queue.granted.iter().find(|(holder, _)| *holder == name);
+        // A conversion has conversions only before it, and passes those that wait for its own lock.
+        let passes = |other| own.is_some_and(|(_, held)| !self.modes.is_compatible(other, *held));
+        blockers.extend(clashing.filter(|(_, other)| !passes(*other)).map(|(ahead, _)| *ahead));
         blockers
     }
 

@@ -100,7 +100,10 @@ fn answer(store: &XmlStore, stream: &UnixStream) -> io::Result<()> {
     let line = read_line(stream)?;
     let done = match line.split_once(' ') {
         None if line == "locking" => Ok(store.locking()),
-        Some(("locking", text)) => text.parse::<Locking>().map_err(|error| error.to_string()),
+        Some(("locking", text)) => text
+            .parse::<Locking>()
+            .map(|locking| Locking { is_timed: store.locking().is_timed, ..locking })
+            .map_err(|error| error.to_string()),
         _ => Err(format!("{line:?} is no request; write locking, and how to lock")),
     };
     let done = done.and_then(|locking| {
