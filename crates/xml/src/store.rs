@@ -487,11 +487,10 @@ impl XmlStore {
     /// has one of those open waits for ever.
     ///
     /// What it reads stays as it was to its end if it is serializable, as it is by default. At
-    /// [`Isolation::RepeatableRead`](tidegate_engine::Isolation::RepeatableRead) that holds for nodes, but others may come beside them; at
-    /// [`Isolation::ReadCommitted`](tidegate_engine::Isolation::ReadCommitted) nodes change, and at [`Isolation::ReadUncommitted`](tidegate_engine::Isolation::ReadUncommitted) it reads
-    /// what others will roll back. Lists and subtrees that are read at once, not node by node, stay
-    /// as they are but at the last. Transactions that lock documents as a whole are always
-    /// serializable.
+    /// repeatable read that holds for nodes, but others may come beside them; at read committed
+    /// nodes change, and at read uncommitted it reads what others will roll back. Lists and
+    /// subtrees that are read at once, not node by node, stay as they are but at the last.
+    /// Transactions that lock documents as a whole are always serializable.
     ///
     /// Two transactions that update items of one list beside each other, the second of which locks
     /// items as a whole. They know the items from before: who reads the list keeps others from

@@ -17,9 +17,9 @@
 //!    for no locker is granted.
 //!
 //! So no request overtakes one that it would delay, and none waits for one that it is compatible
-//! with: IS passes an IX that waits for a reader to end. A conversion that waited for one that waits
-//! for its own lock would be a deadlock. But it must not pass others: where each of many reads a list
-//! in two steps and then writes it, the victims of deadlocks begin again, and would pass those that
+//! with: IS passes an IX that waits for a reader to end. A conversion that waited for one that
+//! waits for its own lock would be a deadlock. But it must not pass others: where many read a list
+//! in two steps and then write it, the victims of deadlocks begin again, and would pass those that
 //! wait to write, for ever.
 //!
 //! # Memory
@@ -292,8 +292,8 @@ impl<R: Eq + Hash + Clone> Queues<R> {
         }
     }
 
-    /// Returns whether a conversion is granted (rules 1 and 2) that stands, or would stand, in front
-    /// of the request `until`.
+    /// Returns whether a conversion is granted (rules 1 and 2) that stands, or would stand, in
+    /// front of the request `until`.
     fn admits_conversion(&self, rules: &Rules, granted: u32, mode: Mode, until: u32) -> bool {
         let Request { head, mode: own, .. } = self.requests[granted as usize];
         let held = self.heads[head].held;

@@ -1,3 +1,5 @@
+//! Draws of the auction site's clients, and what a session without an XML store says.
+
 use super::*;
 use crate::workload::Transaction;
 use crate::{Connection, Reply, Statement, Wants, finish};
