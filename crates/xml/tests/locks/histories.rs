@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_engine::TxnError;
 use tidegate_engine::lock::LockError;
+use tidegate_engine::{Isolation, TxnError};
 use tidegate_random::SplitMix64;
-use tidegate_runtime::{Machine, Strategy, clock, is_virtual, run_all, thread};
+use tidegate_runtime::{Machine, Strategy, clock, is_virtual, run_all, search, thread};
 use tidegate_xml::label::Label;
 use tidegate_xml::store::{
     Document, EscalationReading, InnerNodes, LockEscalation, Place, XmlStore, XmlStoreError,
@@ -295,7 +295,7 @@ impl Stage {
         } else {
             let escalation = one_of(random, &escalations());
             let setting = Setting { escalation, ..one_of(random, &self.history.settings) };
-            (setting.begin(&self.store), setting.to_string())
+            (setting.begin_as(&self.store, self.history.isolation), setting.to_string())
         };
         let admitted = clock::now();
         let known = self.labels.lock().unwrap().clone();
@@ -389,6 +389,7 @@ struct History {
     transactions: usize,
     /// How often it is changed meanwhile what the store says.
     exchanges: usize,
+    isolation: Isolation,
     name: String,
 }
 
@@ -531,6 +532,7 @@ fn check_mixes(on: On, count: u64) {
             settings,
             transactions: TRANSACTIONS,
             exchanges: 0,
+            isolation: Isolation::Serializable,
             name: name.clone(),
         };
         let (seeds, all) = check_seeds(on, count, &history);
@@ -564,6 +566,31 @@ fn many_scheduled_histories_are_serializable() {
     check_mixes(On::Schedules, 5_000);
 }
 
+/// At weaker levels histories are not serializable, and that shows: at read committed by what
+/// changes, and at repeatable read by phantoms alone.
+#[test]
+fn histories_show_what_is_not_serializable() {
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+        let shows = |seed: u64| {
+            let history = History {
+                seed,
+                settings: vec![Protocol::Tadom.unbounded()],
+                transactions: TRANSACTIONS,
+                exchanges: 0,
+                isolation,
+                name: format!("{isolation:?}"),
+            };
+            let program = move || {
+                history.check();
+            };
+            search([Strategy::Random { seed }], program).is_err()
+        };
+        let found = (0..200).find(|&seed| shows(seed));
+        println!("{isolation:?}: shown by seed {found:?}");
+        assert!(found.is_some(), "{isolation:?}");
+    }
+}
+
 /// Exchanges the protocol while transactions run that lock as the store says.
 fn check_exchanges(on: On, count: u64, exchanges: usize) {
     let history = History {
@@ -571,6 +598,7 @@ fn check_exchanges(on: On, count: u64, exchanges: usize) {
         settings: Vec::new(),
         transactions: 4 * TRANSACTIONS,
         exchanges,
+        isolation: Isolation::Serializable,
         name: format!("{exchanges} exchanges"),
     };
     let (seeds, all) = check_seeds(on, count, &history);

@@ -16,8 +16,8 @@ pub(crate) enum Protocol {
     Mgl,
     /// `taDOM3+`.
     Tadom,
-    /// `taDOM3+` with a mistake: what is locked for this request, and what should be.
-    Planted(&'static str, &'static str),
+    /// `taDOM3+` with other modes for some requests.
+    Planted(&'static [(&'static str, &'static str)]),
 }
 
 /// What `taDOM3+` requests, in the form that [`LockProtocol::parse`] reads.
@@ -31,15 +31,16 @@ const REQUESTS: [(&str, &str); 12] = [
     ("write-subtree", "SX"),
     ("write-children", "CX"),
     ("read-edge", "NR"),
-    ("write-edge", "SX"),
+    ("write-edge", "NX"),
     ("rely-on-classes", "SR"),
     ("add-class", "IX"),
 ];
 
-/// Returns the text of a protocol with the modes of `taDOM3+` and one other request.
-fn planted(wanted: &str, mode: &str) -> String {
+/// Returns the text of a protocol with the modes of `taDOM3+` and some other requests.
+fn planted(changes: &[(&str, &str)]) -> String {
     let lines = REQUESTS.map(|(request, right)| {
-        let mode = if request == wanted { mode } else { right };
+        let changed = changes.iter().find(|(changed, _)| *changed == request);
+        let mode = changed.map_or(right, |(_, mode)| mode);
         format!("    {request}  {mode}\n")
     });
     format!("protocol planted\nmodes taDOM3+\n[requests]\n{}", lines.concat())
@@ -73,11 +74,12 @@ impl Protocol {
         }
     }
 
-    /// Returns whether the text of the protocol is accepted.
+    /// Returns whether the text of the protocol is accepted, and may be mixed with `taDOM3+`.
     pub(crate) fn is_accepted(self) -> bool {
         match self {
-            Protocol::Planted(request, mode) => {
-                LockProtocol::parse(&planted(request, mode)).is_ok()
+            Protocol::Planted(changes) => {
+                let protocol = LockProtocol::parse(&planted(changes));
+                protocol.is_ok_and(|protocol| protocol.goes_with(&LockProtocol::tadom()))
             }
             _ => true,
         }
@@ -89,9 +91,7 @@ impl Protocol {
             Protocol::X => LockProtocol::x(),
             Protocol::Mgl => LockProtocol::mgl(),
             Protocol::Tadom => LockProtocol::tadom(),
-            Protocol::Planted(request, mode) => {
-                LockProtocol::parse(&planted(request, mode)).unwrap()
-            }
+            Protocol::Planted(changes) => LockProtocol::parse(&planted(changes)).unwrap(),
         }
     }
 }
