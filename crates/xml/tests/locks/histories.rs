@@ -439,10 +439,16 @@ impl Stage {
             return;
         }
         for _ in 0..exchanges {
-            let protocol = one_of(&mut random, &Protocol::ALL);
-            let setting = one_of(&mut random, &protocol.depths());
+            let own = iter::once(Protocol::Own);
+            let all: Vec<Protocol> = Protocol::ALL.into_iter().chain(own).collect();
+            let setting = {
+                let protocol = one_of(&mut random, &all);
+                one_of(&mut random, &protocol.depths())
+            };
             let escalation = one_of(&mut random, &escalations());
             self.store.set_locking(Setting { escalation, ..setting }.locking());
+            // Until it is in use.
+            drop(self.store.begin());
             thread::sleep(Duration::from_micros(u64::from(random.next_below(2_000))));
         }
     }

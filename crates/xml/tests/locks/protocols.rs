@@ -18,7 +18,11 @@ pub(crate) enum Protocol {
     Tadom,
     /// `taDOM3+` with other modes for some requests.
     Planted(&'static [(&'static str, &'static str)]),
+    /// `taDOM3+` with tables of its own, which transactions by others are not mixed with.
+    Own,
 }
+
+const TABLES: &str = include_str!("../../src/store/locks/protocols/tadom3plus.modes");
 
 /// What `taDOM3+` requests, in the form that [`LockProtocol::parse`] reads.
 const REQUESTS: [(&str, &str); 12] = [
@@ -39,8 +43,8 @@ const REQUESTS: [(&str, &str); 12] = [
 /// Returns the text of a protocol with the modes of `taDOM3+` and some other requests.
 fn planted(changes: &[(&str, &str)]) -> String {
     let lines = REQUESTS.map(|(request, right)| {
-        let changed = changes.iter().find(|(changed, _)| *changed == request);
-        let mode = changed.map_or(right, |(_, mode)| mode);
+        let other = changes.iter().find(|(changed, _)| *changed == request);
+        let mode = other.map_or(right, |(_, mode)| mode);
         format!("    {request}  {mode}\n")
     });
     format!("protocol planted\nmodes taDOM3+\n[requests]\n{}", lines.concat())
@@ -92,6 +96,10 @@ impl Protocol {
             Protocol::Mgl => LockProtocol::mgl(),
             Protocol::Tadom => LockProtocol::tadom(),
             Protocol::Planted(changes) => LockProtocol::parse(&planted(changes)).unwrap(),
+            Protocol::Own => {
+                let text = planted(&[]).replace("modes taDOM3+", "modes own");
+                LockProtocol::parse(&(text + TABLES)).unwrap()
+            }
         }
     }
 }

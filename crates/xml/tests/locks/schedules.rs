@@ -191,7 +191,7 @@ fn column(protocol: Protocol) -> usize {
     match protocol {
         Protocol::Document | Protocol::X => 0,
         Protocol::Mgl => 1,
-        Protocol::Tadom | Protocol::Planted(..) => 2,
+        Protocol::Tadom | Protocol::Planted(..) | Protocol::Own => 2,
     }
 }
 
