@@ -120,6 +120,8 @@ impl Scene {
                 self.rename("a"),
                 [W; 4],
             ),
+            // A rename locks the subtree here, so that a reader by label waits as well.
+            one("rename above a reader", Step::Node(at("b1/text")), self.rename("a"), [W; 4]),
             // No intention locks when a node is entered through an index.
             one("delete above an index", Step::Named("mailbox"), Step::Delete(at("item")), [W; 4]),
             // Attributes that are not locked, or are locked as children.
@@ -200,6 +202,8 @@ fn named_schedules_wait_or_go_on() {
     let scene = Scene::new(Duration::ZERO);
     let mut wrong = Vec::new();
     let all = scene.schedules().into_iter().chain(scene.more_schedules());
+    let all: Vec<Schedule> = all.collect();
+    let count = all.len();
     for Schedule { name, first, second, then, depth } in all {
         for protocol in Protocol::ALL {
             let holder = Setting { depth, ..protocol.unbounded() };
@@ -217,6 +221,7 @@ fn named_schedules_wait_or_go_on() {
             }
         }
     }
+    println!("{count} schedules");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -242,5 +247,29 @@ fn two_that_would_skew_do_not_both_commit() {
             }
             assert_ne!(done, [true, true], "{one:?}, {other:?}");
         }
+    }
+}
+
+/// MGL reads nodes by R, never by IR, and a writer by it has CX on the parent: so it meets readers
+/// and writers of levels and nodes.
+#[test]
+fn two_protocols_meet() {
+    let scene = Scene::new(Duration::ZERO);
+    let (mgl, tadom) = (Protocol::Mgl.unbounded(), Protocol::Tadom.unbounded());
+    let (at, delete) = (|name| scene.at(name), Step::Delete(scene.at("b1")));
+    let mails = || Step::First(at("mailbox"));
+    for (name, settings, first, second, then) in [
+        ("level and delete", [tadom, mgl], Step::Children(at("a")), delete, W),
+        ("rename and node", [tadom, mgl], scene.rename("current"), Step::Node(at("current")), W),
+        ("node and rename", [mgl, tadom], Step::Node(at("current")), scene.rename("current"), W),
+        ("empty list, MGL reads", [mgl, tadom], mails(), scene.append("mailbox"), W),
+        ("empty list, taDOM3+ reads", [tadom, mgl], mails(), scene.append("mailbox"), W),
+        ("two texts", [tadom, mgl], scene.set_text("b1/text"), scene.set_text("b2/text"), G),
+        ("node, text below", [tadom, mgl], Step::Node(at("a")), scene.set_text("b1/text"), G),
+        ("text, node above", [tadom, mgl], scene.set_text("b1/text"), Step::Node(at("a")), W),
+        ("two ends", [tadom, mgl], Step::First(at("a")), scene.append("a"), G),
+        ("two subtrees", [mgl, tadom], Step::Subtree(at("b1")), scene.append("b2"), G),
+    ] {
+        assert_eq!(scene.run(settings, &[first], &second), then, "{name}");
     }
 }
