@@ -1,8 +1,8 @@
 //! Schedules of several operations: conversions, claims, escalation and deadlocks.
 
 use std::num::NonZeroU32;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -362,4 +362,36 @@ fn the_victim_of_a_cycle_is_who_holds_the_fewest_locks() {
             assert_eq!(deadlocks(&cycle.store), 1, "{protocol:?}, {victim}");
         }
     }
+}
+
+/// Who waits to begin by a protocol that is mixed with no other waits for those that had begun
+/// before, and not for one that came later. In virtual time, so that all have come when one looks.
+#[test]
+fn none_that_waits_to_begin_is_overtaken() {
+    use tidegate_runtime::{Hardware, Machine, thread};
+
+    let program = || {
+        let options = options(Some(PATIENT));
+        let store = Arc::new(store_of("<site/>", &[], InnerNodes::Stored, &options).0);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let first = Protocol::Tadom.unbounded().begin(&store);
+        let begin = |protocol: Protocol| {
+            let (store, order) = (Arc::clone(&store), Arc::clone(&order));
+            let task = thread::spawn("begins", move || {
+                let _transaction = protocol.unbounded().begin(&store);
+                order.lock().unwrap().push(protocol);
+            });
+            thread::sleep(Duration::from_secs(1));
+            task.unwrap()
+        };
+        let tasks = [Protocol::Own, Protocol::Tadom].map(begin);
+        assert_eq!(*order.lock().unwrap(), [], "one of them has begun beside the first");
+        drop(first);
+        for task in tasks {
+            task.join().unwrap();
+        }
+        order.lock().unwrap().clone()
+    };
+    let report = Machine::new(Hardware::with_processors(2), 1).run(program);
+    assert_eq!(report.unwrap().value, [Protocol::Own, Protocol::Tadom]);
 }
