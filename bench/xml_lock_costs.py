@@ -71,7 +71,7 @@ def transactions(program, options, directory):
         say(f"transactions {number + 1} of {options.rounds}")
         for clients in (1, 8):
             for protocol in PROTOCOLS:
-                said = run(program, "xml", "xmark", store, document, "--clients", str(clients),
+                said = run(program, "xml", "xmark", store, document.name, "--clients", str(clients),
                            "--seconds", str(options.seconds), "--locking", protocol,
                            "--high-skew", "--seed", str(1000 * number + clients))
                 locks, request, block = map(float, SUMMARY.search(said).groups())
