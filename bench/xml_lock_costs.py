@@ -70,10 +70,12 @@ def transactions(program, options, directory):
     for number in range(options.rounds):
         say(f"transactions {number + 1} of {options.rounds}")
         for clients in (1, 8):
-            for protocol in PROTOCOLS:
+            for place, protocol in enumerate(PROTOCOLS):
+                # Identifiers of new elements come from the seed.
+                seed = 100 * number + 10 * clients + place
                 said = run(program, "xml", "xmark", store, document.name, "--clients", str(clients),
                            "--seconds", str(options.seconds), "--locking", protocol,
-                           "--high-skew", "--seed", str(1000 * number + clients))
+                           "--high-skew", "--seed", str(seed))
                 locks, request, block = map(float, SUMMARY.search(said).groups())
                 found.setdefault((protocol, clients), []).append((locks, request - block, block))
     return found
