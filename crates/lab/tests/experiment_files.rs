@@ -56,9 +56,9 @@ const PLANS: [(&str, Counts, Counts); 41] = [
     ("xml-figure-10-none", (1, 8, 80), (1, 8, 80)),
     ("xml-figure-6-intensive", (2, 6, 60), (2, 6, 60)),
     ("xml-figure-6-reduced", (1, 3, 30), (1, 3, 30)),
-    ("xml-figure-8", (1, 63, 630), (1, 63, 630)),
+    ("xml-figure-8", (1, 27, 270), (1, 63, 630)),
     ("xml-figure-9", (1, 4, 40), (1, 4, 40)),
-    ("xml-real-time", (1, 14, 140), (1, 14, 140)),
+    ("xml-real-time", (1, 6, 60), (1, 6, 60)),
 ];
 
 type Counts = (usize, usize, usize);

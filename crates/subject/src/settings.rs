@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | PostgreSQL, MariaDB, Firebird | their own |
 //! | SQLite | `journal_mode`, `synchronous`, `cache_bytes`, `page_bytes`, `busy_timeout_ms` |
-//! | the embedded engine | `buffer_bytes` |
+//! | the embedded engine, the embedded XML store | `buffer_bytes` |
 //!
 //! A server takes a name in more than one spelling. PostgreSQL passes over the difference between
 //! capital and small letters and, on its command line, between `-` and `_`. MariaDB passes over the
