@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use clap::Args;
 use tidegate_subject::embedded_xml::AuctionSite;
@@ -49,9 +49,10 @@ pub(crate) struct XmarkArguments {
     #[arg(long, value_name = "LOCKING")]
     locking: Option<Locking>,
 
-    /// Seed of the transactions
-    #[arg(long, value_name = "N", default_value = "1")]
-    seed: u64,
+    /// Seed of the transactions; new elements have identifiers from it, so each run on a document
+    /// needs another one. Without it one is drawn
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
 
     /// Enter the document near the middle of its lists, so that clients meet
     #[arg(long)]
@@ -136,10 +137,15 @@ fn run_on(
         ..Xmark::new(1.0, 1)
     };
     let clients = usize::from(arguments.clients);
+    let drawn = || UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
+    let seed = arguments.seed.unwrap_or_else(drawn);
+    let mut lines = Lines::new();
+    lines.text(&format!("{clients} clients, seed {seed}"))?;
+    lines.finish()?;
     let done = Done::default();
     thread::scope(|scope| {
         let client = |number| {
-            let mut client = workload.client(number, clients, arguments.seed);
+            let mut client = workload.client(number, clients, seed);
             let (site, done) = (&site, &done);
             scope.spawn(move || {
                 let result = work(store, site, &mut *client, done, is_over);
