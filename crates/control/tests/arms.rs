@@ -158,7 +158,7 @@ fn the_best_arm_is_found_at_its_best_limit_and_again_after_a_change() {
 }
 
 #[test]
-#[ignore = "soak: four minutes"]
+#[ignore = "soak: eight minutes"]
 fn the_best_arm_is_found_on_many_plants() {
     assert_near_the_best(1_000..1_040, 300);
 }

@@ -217,6 +217,7 @@ impl<'a> Demo<'a> {
             start: None,
             priorities: ClassPriorities::default(),
             seed: *seed,
+            arms: Vec::new(),
         };
         Front::limited(database, options)
     }

@@ -16,7 +16,7 @@ use tidegate_lab::tap::MEASURED_SHARE;
 const SMALL_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// A file's name; runs, batchset instances and executions, without a preset and with `published`.
-const PLANS: [(&str, Counts, Counts); 41] = [
+const PLANS: [(&str, Counts, Counts); 43] = [
     ("autotuning-ds2-control", (1, 4, 8), (1, 4, 4)),
     ("autotuning-ds2-curve", (1, 1, 16), (1, 1, 26)),
     ("autotuning-sensitivity-c", (1, 9, 9), (1, 9, 9)),
@@ -52,6 +52,8 @@ const PLANS: [(&str, Counts, Counts); 41] = [
     ("thrashing-exploratory", (16, 128, 512), (40, 1_120, 33_600)),
     ("thrashing-figure-1", (3, 3, 60), (20, 20, 600)),
     ("thrashing-to-1000", (3, 3, 42), (3, 3, 150)),
+    ("xml-arms-chosen", (1, 1, 3), (1, 1, 3)),
+    ("xml-arms-fixed", (1, 5, 75), (1, 5, 75)),
     ("xml-figure-10-full", (1, 8, 80), (1, 8, 80)),
     ("xml-figure-10-none", (1, 8, 80), (1, 8, 80)),
     ("xml-figure-6-intensive", (2, 6, 60), (2, 6, 60)),

@@ -384,7 +384,8 @@ fn what_keeps_the_clients_out_is_said() {
 /// The engine's server, past whose gate all transactions are alike.
 fn serve<'d>(store: &'d Embedded, algorithm: Algorithm, setting: &Setting) -> Service<'d> {
     let (priorities, observer) = (ClassPriorities::default(), Box::new(|_: &_| ()));
-    store.serve(Serving { algorithm, setting, priorities, seed: SEED, observer }).unwrap()
+    let arms = Vec::new();
+    store.serve(Serving { algorithm, setting, arms, priorities, seed: SEED, observer }).unwrap()
 }
 
 #[test]

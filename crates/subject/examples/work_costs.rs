@@ -382,6 +382,7 @@ fn served(database: &Embedded) -> Outcome<()> {
     let service = database.serve(Serving {
         algorithm,
         setting: &setting,
+        arms: Vec::new(),
         priorities: ClassPriorities::default(),
         seed: 1,
         observer: Box::new(|_| ()),

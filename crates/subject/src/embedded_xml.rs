@@ -201,6 +201,7 @@ impl AuctionSite {
             AuctionWork::ReadItem => visit.read_item(),
             AuctionWork::AddMail(mail) => visit.add_mail(mail),
             AuctionWork::AddItem(item) => visit.add_item(item),
+            AuctionWork::ReadRegion(region) => visit.read_region(region),
         }
     }
 
@@ -214,7 +215,8 @@ impl AuctionSite {
             AuctionWork::ReadSellerInfo(_)
             | AuctionWork::ChangeUserInfo(_)
             | AuctionWork::CheckMails
-            | AuctionWork::ReadItem => return,
+            | AuctionWork::ReadItem
+            | AuctionWork::ReadRegion(_) => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }

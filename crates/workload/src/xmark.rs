@@ -57,10 +57,12 @@ pub const READ_ITEM: usize = 5;
 pub const ADD_MAIL: usize = 6;
 /// The place of Add Item.
 pub const ADD_ITEM: usize = 7;
+/// The place of Read Region, which is not the study's.
+pub const READ_REGION: usize = 8;
 
 const PHASES: &[&str] = &["all"];
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind { name: "place-bid", phases: PHASES },
     Kind { name: "read-seller-info", phases: PHASES },
     Kind { name: "register", phases: PHASES },
@@ -69,6 +71,7 @@ const KINDS: [Kind; 8] = [
     Kind { name: "read-item", phases: PHASES },
     Kind { name: "add-mail", phases: PHASES },
     Kind { name: "add-item", phases: PHASES },
+    Kind { name: "read-region", phases: PHASES },
 ];
 
 /// How often each kind of transaction is drawn beside the others, by their places.
@@ -120,6 +123,9 @@ pub struct Xmark {
     /// The document's seed; clients have another.
     pub seed: u64,
     pub mix: AuctionMix,
+    /// The weight of Read Region beside the weights of the mix: a long reader that the study does
+    /// not have.
+    pub read_region: u16,
     pub skew: Skew,
     pub access: ChildAccess,
     /// Whether a transaction locks what it needs at the end before it reads it.
@@ -134,6 +140,7 @@ impl Xmark {
             persons: AuctionPersons::default(),
             seed,
             mix: AuctionMix::STUDY,
+            read_region: 0,
             skew: Skew::LOW,
             access: ChildAccess::Navigation,
             preventive: false,

@@ -167,6 +167,7 @@ impl PlannedCell {
             start: self.start(options),
             priorities: ClassPriorities::default(),
             seed: options.seed,
+            arms: Vec::new(),
         };
         let front = Front::limited(database, front_options)?;
         let times = self.times(options);

@@ -285,6 +285,7 @@ mod tests {
 
     fn interval(at_s: f64, interval_s: f64, limit: u32, tps: f64) -> Interval {
         Interval {
+            arm: None,
             at_s,
             interval_s,
             server: String::new(),

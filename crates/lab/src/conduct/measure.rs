@@ -13,6 +13,7 @@ use tidegate_control::{Algorithm, Mpl};
 use tidegate_runtime::sync::channel;
 use tidegate_runtime::{clock, is_virtual, thread};
 use tidegate_subject::database::{Clients, Database};
+use tidegate_subject::embedded::auctions::Locking;
 use tidegate_subject::embedded::{
     ClassPriorities, EmbeddedError, Probe, RequestTimes, SplitPolicy,
 };
@@ -21,7 +22,9 @@ use tidegate_workload::workload::Workload;
 use super::watch::ScheduledActions;
 use super::{Assignment, ExecutionError};
 use crate::Cause;
-use crate::experiment::treatment::{Admission, ArrivalSpec, Exchange, Split, Treatment};
+use crate::experiment::treatment::{
+    Admission, ArrivalSpec, Exchange, LockingSpec, Split, Treatment,
+};
 use crate::load::{
     self, Alongside, Arrivals, Connecting, LoadOptions, LoadReport, Phase, Progress, Recorder,
     Stage,
@@ -71,7 +74,7 @@ pub(super) fn conduct(
     arrange(database, &assignment.treatment)?;
     let probe = probe(database, &assignment.treatment)?;
     let journal = journal(&assignment.treatment, way);
-    let front = front(database, assignment, way, journal.clone())?;
+    let front = front(database, assignment, way, (journal.clone(), arms(&assignment.treatment)?))?;
     let (options, then) = load_options(assignment, &front, workloads, way.requests);
     let called = front.age();
     let actions = ScheduledActions::of(&assignment.treatment, assignment.ctl);
@@ -122,12 +125,18 @@ fn journal(treatment: &Treatment, way: &ProxySetup<'_>) -> Option<PathBuf> {
     is_controlled.then(|| way.log.with_extension("journal"))
 }
 
+/// Returns the ways to lock of which one is chosen beside the limit.
+fn arms(treatment: &Treatment) -> Result<Vec<Locking>, ExecutionError> {
+    let arms = treatment.arms.iter().map(LockingSpec::locking).collect::<Result<_, _>>();
+    arms.map_err(|error| ExecutionError::Failed(error.into()))
+}
+
 /// What stands between the clients and the database.
 fn front<'d>(
     database: &'d dyn Database,
     assignment: &Assignment,
     way: &ProxySetup<'_>,
-    journal: Option<PathBuf>,
+    (journal, arms): (Option<PathBuf>, Vec<Locking>),
 ) -> Result<Front<'d>, RigError> {
     let treatment = &assignment.treatment;
     let level = Mpl::at_least_one(assignment.mpl);
@@ -157,6 +166,7 @@ fn front<'d>(
             processors: priority.processors,
         },
         seed: assignment.seed,
+        arms,
     };
     Front::limited(database, options)
 }

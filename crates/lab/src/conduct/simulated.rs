@@ -165,6 +165,7 @@ fn limits(assignment: &Assignment) -> Result<Vec<Interval>, ExecutionError> {
             let (seen, decision) = simulation.interval(&mut plant);
             let interval_s = seen.interval.as_secs_f64();
             limits.push(Interval {
+                arm: None,
                 at_s: limits.last().map_or(0.0, |before: &Interval| before.at_s) + interval_s,
                 interval_s,
                 server: "simulated".to_owned(),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tidegate_control::Algorithm;
 use tidegate_subject::embedded::auctions::{
-    EscalationReading, LockEscalation, LockProtocol, Locking,
+    EscalationReading, LockEscalation, LockProtocol, Locking, LockingError,
 };
 
 use super::values::{Bytes, written};
@@ -33,6 +33,9 @@ pub struct Treatment {
     pub aging: Option<Aging>,
     /// How transactions lock the nodes of a document, where they do.
     pub locking: Option<LockingSpec>,
+    /// Ways to lock of which a controller chooses one beside the limit; it begins with the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arms: Vec<LockingSpec>,
     /// Memory for pages at the start as a share of all pages, in per cent, in the place of
     /// `buffer`. All pages are read before the load begins, so it begins with a warm buffer.
     pub buffer_percent: Option<f64>,
@@ -79,6 +82,28 @@ pub enum ReadingSpec {
 }
 
 impl LockingSpec {
+    /// Reads a way to lock as the XML store writes it, for example `taDOM3+/3/aggressive`.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn read(text: &str) -> Result<LockingSpec, LockingError> {
+        let Locking { protocol, depth, escalation, .. } = text.parse()?;
+        let spec = |escalation: LockEscalation| {
+            let policy = match escalation.read_as(EscalationReading::Formula) {
+                LockEscalation::MODERATE => EscalationPolicy::Moderate,
+                LockEscalation::EAGER => EscalationPolicy::Eager,
+                _ => EscalationPolicy::Aggressive,
+            };
+            let reading = match escalation.reading {
+                EscalationReading::Formula => ReadingSpec::Formula,
+                EscalationReading::Sentence => ReadingSpec::Sentence,
+            };
+            EscalationSpec { policy, reading }
+        };
+        let protocol = protocol.name().to_lowercase();
+        Ok(LockingSpec { protocol, depth, escalation: escalation.map(spec) })
+    }
+
     /// Returns what the store is told. The time of requests is measured, too.
     ///
     /// # Errors
@@ -242,7 +267,11 @@ impl fmt::Display for Treatment {
             ArrivalSpec::Constant(rate) => words.push(format!("{rate} a second")),
         }
         words.extend(self.priority.map(|priority| priority.to_string()));
-        words.extend(self.locking.as_ref().map(ToString::to_string));
+        if self.arms.is_empty() {
+            words.extend(self.locking.as_ref().map(ToString::to_string));
+        } else {
+            words.push(format!("one of {} ways to lock", self.arms.len()));
+        }
         words.extend(self.buffer.map(|buffer| format!("buffer {buffer}")));
         words.extend(self.buffer_percent.map(|share| format!("buffer {share} % of all pages")));
         match &self.exchange {
@@ -316,6 +345,7 @@ mod tests {
                     reading: ReadingSpec::Sentence,
                 }),
             }),
+            arms: vec![LockingSpec::read("x").unwrap()],
             buffer_percent: Some(0.1),
         };
         for treatment in [Treatment::default(), full.clone()] {
@@ -326,8 +356,7 @@ mod tests {
         assert_eq!(
             full.to_string(),
             "study-hill-climbing:c=0.3, 500 clients, 80 a second at random, 10 % first at the \
-             gate, in lock queues and on processors, mgl to depth 3, eager escalation by the \
-             sentence, buffer 16MB, buffer 0.1 % of all pages, then buffer 8MB, 100000 \
+             gate, in lock queues and on processors, one of 1 ways to lock, buffer 16MB, buffer 0.1 % of all pages, then buffer 8MB, 100000 \
              transactions, split max-key"
         );
     }

@@ -1,5 +1,6 @@
 //! What stands between the clients and the database, and holds the limit.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use tidegate_gate::{Adjustment, Control};
 use tidegate_runtime::{clock, processors};
 use tidegate_subject::connection::Connector;
 use tidegate_subject::database::{Clients, Database, Gate};
+use tidegate_subject::embedded::auctions::Locking;
 use tidegate_subject::embedded::{ClassPriorities, EngineDatabase, Service, Serving};
 use tidegate_subject::url::Url;
 
@@ -37,6 +39,8 @@ pub(crate) struct FrontOptions<'a> {
     /// engine.
     pub(crate) priorities: ClassPriorities,
     pub(crate) seed: u64,
+    /// Ways to lock of which one is chosen beside the limit, in the XML store only.
+    pub(crate) arms: Vec<Locking>,
 }
 
 /// A way to the database. It ends when it is dropped.
@@ -67,7 +71,9 @@ impl<'d> Front<'d> {
                 let control = Algorithm::Fixed(clients);
                 let bounds = Bounds::new(Mpl::ONE, clients)?;
                 let priorities = ClassPriorities::default();
-                serve(store, control, &setting(control, None, bounds), priorities, 0, None)?
+                let setting = setting(control, None, bounds);
+                let gate = EngineGate { control, setting, arms: Vec::new(), priorities, seed: 0 };
+                serve(store, gate, None)?
             }
         };
         Ok(Front { route, started })
@@ -83,19 +89,19 @@ impl<'d> Front<'d> {
         let route = match database.clients() {
             Clients::Server(url) if dbms.gate == Gate::Proxy => proxy(&url, options)?,
             Clients::Engine(store) => {
-                let FrontOptions { control, start, seed, journal, priorities, .. } = options;
+                let FrontOptions { control, start, seed, journal, priorities, arms, .. } = options;
                 let bounds = Bounds::new(Mpl::ONE, Mpl::at_least_one(LIMIT_MAX))?;
                 let setting = setting(control, start, bounds);
                 let controlled = Control {
                     algorithm: control,
                     is_observing: false,
                     keep: None,
-                    arms: None,
+                    arms: NonZeroUsize::new(arms.len()),
                     setting,
                 };
                 let begin = |path: PathBuf| EngineJournal::begin(&path, &controlled, seed, started);
                 let journal = journal.map(begin).transpose()?;
-                serve(store, control, &setting, priorities, seed, journal)?
+                serve(store, EngineGate { control, setting, arms, priorities, seed }, journal)?
             }
             Clients::Server(_) | Clients::Threads(_) => return Err(RigError::NoGate(dbms.name)),
         };
@@ -143,14 +149,21 @@ fn setting(control: Algorithm, start: Option<Mpl>, bounds: Bounds) -> Setting {
     Setting { bounds, start, resources }
 }
 
-fn serve<'d>(
-    store: &'d dyn EngineDatabase,
+/// What the embedded engine's server is told of its gate.
+struct EngineGate {
     control: Algorithm,
-    setting: &Setting,
+    setting: Setting,
+    arms: Vec<Locking>,
     priorities: ClassPriorities,
     seed: u64,
+}
+
+fn serve(
+    store: &dyn EngineDatabase,
+    gate: EngineGate,
     journal: Option<EngineJournal>,
-) -> Result<Route<'d>, RigError> {
+) -> Result<Route<'_>, RigError> {
+    let EngineGate { control: algorithm, setting, arms, priorities, seed } = gate;
     let writer = journal.clone();
     let observer = move |adjustment: &Adjustment| {
         if let Some(journal) = &writer {
@@ -158,8 +171,8 @@ fn serve<'d>(
         }
     };
     let observer = Box::new(observer);
-    let service =
-        store.serve(Serving { algorithm: control, setting, priorities, seed, observer })?;
+    let setting = &setting;
+    let service = store.serve(Serving { algorithm, setting, arms, priorities, seed, observer })?;
     Ok(Route::Engine(service, journal))
 }
 
@@ -222,6 +235,7 @@ mod tests {
             start: Some(Mpl::at_least_one(64)),
             priorities: ClassPriorities::default(),
             seed: 7,
+            arms: Vec::new(),
         };
         let expected = ["--log-level=warn", "--seed=7", "--control=vegas", "--start-mpl=64"];
         assert_eq!(options.arguments(), expected);

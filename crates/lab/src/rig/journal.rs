@@ -4,6 +4,7 @@
 //! (`tidegate_gate::journal`), so that one reader does for both and `tidegate replay` can decide
 //! again from either. What is read here are the few numbers that figures are made of.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tidegate_control::Algorithm;
-use tidegate_gate::journal::{Decided, Journal};
+use tidegate_gate::journal::{Decided, DecidedArm, Journal};
 use tidegate_gate::{Adjustment, Control};
 use tidegate_runtime::clock;
 
@@ -34,6 +35,9 @@ pub struct Interval {
     pub next_limit: u32,
     /// The reason that the controller gave for the next limit.
     pub reason: String,
+    /// The arm in force from then on, where there are arms.
+    #[serde(default)]
+    pub arm: Option<DecidedArm>,
     /// Completed transactions per second.
     pub tps: f64,
     /// Transactions running and waiting at the interval's end.
@@ -44,6 +48,18 @@ pub struct Interval {
     /// Mean time a transaction ran, in seconds; `None` when there was none.
     #[serde(default)]
     pub in_database_mean_s: Option<f64>,
+}
+
+impl Interval {
+    /// Returns the reason, with the arm that is in force from then on and the reason for that.
+    pub(crate) fn reason_with_arm(&self) -> Cow<'_, str> {
+        match &self.arm {
+            None => Cow::Borrowed(&self.reason),
+            Some(DecidedArm { arm, reason, .. }) => {
+                Cow::Owned(format!("arm {arm}: {}; {reason}", self.reason))
+            }
+        }
+    }
 }
 
 /// The journal's intervals that ended between two times, both since the proxy's start.

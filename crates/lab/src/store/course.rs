@@ -120,7 +120,7 @@ impl Store {
                     ("interval_s", real(one.interval_s)),
                     ("mpl", count(one.limit)),
                     ("next_mpl", count(one.next_limit)),
-                    ("reason", one.reason.as_str().into()),
+                    ("reason", one.reason_with_arm().as_ref().into()),
                     ("tps", real(one.tps)),
                     ("concurrency", real(one.concurrency)),
                 ],

@@ -89,6 +89,23 @@ fn run(text: &str) -> Tables {
     TABLES.into_iter().map(|table| (table, csv(&out, table))).collect()
 }
 
+/// Each arm comes into force, and the store keeps what transactions under all of them have added.
+#[test]
+fn a_way_to_lock_is_chosen_while_it_runs() {
+    let factors = "clients = 32\n\n[factors]\narms = [\"x\", \"taDOM3+/3\"]\ncontrol = \
+                   [\"paired-comparison\"]\nbuffer_percent = [100]\n\n[workload]";
+    let (before, rest) = XMARK.split_once("[factors]").unwrap();
+    let (_, workload) = rest.split_once("[workload]").unwrap();
+    let text = format!("{}{before}{factors}{workload}", HEAD.replace("500ms", "3s"));
+    let tables = run(&text);
+    let limits = &tables["limits"];
+    let reason = limits[0].iter().position(|name| name == "reason").unwrap();
+    for arm in ["arm 0: ", "arm 1: "] {
+        let decisions = limits.iter().filter(|row| row[reason].starts_with(arm));
+        assert!(decisions.count() > 0, "{arm}: {limits:?}");
+    }
+}
+
 #[test]
 fn an_auction_site_is_locked_by_each_protocol_the_same_each_time() {
     let text = format!("{}{XMARK}", HEAD.replace("2s", "50ms").replace("500ms", "20ms"));

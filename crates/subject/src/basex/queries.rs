@@ -82,6 +82,9 @@ impl BasexSite {
             AuctionWork::ReadItem => self.read_item(&entry),
             AuctionWork::AddMail(mail) => add_mail(&entry, mail),
             AuctionWork::AddItem(item) => self.add_item(item),
+            AuctionWork::ReadRegion(region) => {
+                output(&format!("{}/regions/{region}/item/(location, name)", self.site()))
+            }
         }
     }
 

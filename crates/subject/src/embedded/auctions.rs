@@ -19,10 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use tidegate_control::ArmDecision;
 use tidegate_engine::disk::{Disk, IoMode};
 use tidegate_engine::wal::LogId;
 use tidegate_engine::{FORMAT_VERSION, Store, TxnError};
-use tidegate_engine_server::{Attempt, RequestHandler};
+use tidegate_engine_server::{Attempt, Observer, RequestHandler};
 use tidegate_runtime::{entropy, is_virtual};
 use tidegate_workload::workload::{Condition, Depth, Workload};
 use tidegate_workload::xmark::{AuctionTransaction, Xmark};
@@ -31,7 +32,9 @@ use tidegate_xml::store::{
     ConflictCounts, ConflictPlace, LoadOptions, XmlStore, XmlStoreError, XmlTransaction,
 };
 
-pub use tidegate_xml::store::{EscalationReading, LockEscalation, LockProtocol, Locking};
+pub use tidegate_xml::store::{
+    EscalationReading, LockEscalation, LockProtocol, Locking, LockingError,
+};
 
 use super::form::EngineDatabase;
 use super::requests::{NodeLocking, Requests, RunNotes};
@@ -128,6 +131,23 @@ impl EmbeddedXml {
         }
         embedded_xml::load(&self.store, DOCUMENT, workload, options, cancel)?;
         self.open_site()
+    }
+}
+
+impl EmbeddedXml {
+    /// Returns an observer that puts the arm of each decision into force before it tells another.
+    fn switching(&self, arms: &[Locking], mut observer: Observer) -> Observer {
+        let (store, arms) = (Arc::clone(&self.store), arms.to_vec());
+        let mut in_force = 0;
+        Box::new(move |adjustment| {
+            if let Some(ArmDecision { arm, .. }) = adjustment.arm
+                && arm != in_force
+            {
+                store.set_locking(arms[arm].clone());
+                in_force = arm;
+            }
+            observer(adjustment);
+        })
     }
 }
 
@@ -257,7 +277,13 @@ impl Database for EmbeddedXml {
 }
 
 impl EngineDatabase for EmbeddedXml {
+    /// With arms, each decision about them is put into force by the governor's thread.
     fn serve(&self, serving: Serving<'_>) -> Result<Service<'_>, EmbeddedError> {
+        if let Some(first) = serving.arms.first() {
+            self.store.set_locking(first.clone());
+        }
+        let serving =
+            Serving { observer: self.switching(&serving.arms, serving.observer), ..serving };
         let runner = Runner { store: Arc::clone(&self.store), site: Arc::clone(self.site()?) };
         let handler = |requests: Requests| {
             RequestHandler::new(move |attempt, arguments| {

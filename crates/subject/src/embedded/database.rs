@@ -152,6 +152,9 @@ impl Database for Embedded {
 
 impl EngineDatabase for Embedded {
     fn serve(&self, serving: Serving<'_>) -> Result<Service<'_>, EmbeddedError> {
+        if !serving.arms.is_empty() {
+            return Err(EmbeddedError::NoNodes);
+        }
         let catalog = Arc::clone(&self.catalog);
         let handler = |requests| requests::procedure(catalog, requests);
         Ok(Service::start(&self.store, transactions(self.options), serving, handler)?)

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use tidegate_control::{Algorithm, Setting};
+use tidegate_control::{Algorithm, Arms, Controller, Setting};
 use tidegate_engine::lock::LockStatistics;
 use tidegate_engine::{Store, StoreError, TxnOptions};
 use tidegate_engine_server::{ClassPriorities, Observer, RequestHandler, Server, ServerOptions};
@@ -12,6 +13,7 @@ use tidegate_gate::Class;
 use tidegate_workload::Ending;
 use tidegate_workload::workload::Transaction;
 
+use super::auctions::Locking;
 use super::requests::{self, Done, RequestError, Requests};
 
 /// How a store is served: who lets requests in.
@@ -20,12 +22,24 @@ pub struct Serving<'s> {
     pub algorithm: Algorithm,
     /// What the algorithm is told.
     pub setting: &'s Setting,
+    /// Ways to lock of which one is chosen beside the limit; none where it is not to be changed.
+    pub arms: Vec<Locking>,
     /// Where the high class goes first.
     pub priorities: ClassPriorities,
     /// Where the controller's draws begin.
     pub seed: u64,
     /// Is told of every decision.
     pub observer: Observer,
+}
+
+/// Returns what sets the limit, and chooses among so many arms if there are any.
+fn controller(algorithm: Algorithm, setting: &Setting, arms: usize) -> Box<dyn Controller> {
+    let setting = *setting;
+    let make = move || algorithm.controller(&setting);
+    match NonZeroUsize::new(arms) {
+        None => make(),
+        Some(count) => Box::new(Arms::new(count, move |_| make())),
+    }
 }
 
 /// What a store has done in some time.
@@ -87,7 +101,7 @@ impl Service<'_> {
         serving: Serving<'_>,
         handler: impl FnOnce(Requests) -> C,
     ) -> Result<Self, StoreError> {
-        let Serving { algorithm, setting, priorities, seed, observer } = serving;
+        let Serving { algorithm, setting, arms, priorities, seed, observer } = serving;
         let requests = Requests::default();
         let options = ServerOptions {
             transactions,
@@ -101,7 +115,7 @@ impl Service<'_> {
         let server = Server::start(
             Arc::clone(store),
             [(requests::RUN.to_owned(), handler(requests.clone()))],
-            algorithm.controller(setting),
+            controller(algorithm, setting, arms.len()),
             options,
             observer,
         )?;

@@ -8,6 +8,7 @@
 //! | Add Item | to append to the region, and to the list of open auctions, before either is read |
 //! | Check Mails | to read the item; to read the mailbox with all that is below |
 //! | Read Item | to read the item with all that is below |
+//! | Read Region | to read the region with all that is below |
 //! | Read Seller Info | to read the person with all that is below, when the index has found it |
 //!
 //! The label of a mailbox is known beforehand, as that of its item is. A claim behind the reading
@@ -52,9 +53,10 @@ impl Visit<'_, '_> {
             }
             AuctionWork::AddMail(_) => self.claim(Claim::Append(mailbox())),
             AuctionWork::ReadItem => self.claim(Claim::ReadSubtree(node)),
-            AuctionWork::ReadSellerInfo(_) | AuctionWork::Register(_) | AuctionWork::AddItem(_) => {
-                Ok(())
-            }
+            AuctionWork::ReadSellerInfo(_)
+            | AuctionWork::Register(_)
+            | AuctionWork::AddItem(_)
+            | AuctionWork::ReadRegion(_) => Ok(()),
         }
     }
 }

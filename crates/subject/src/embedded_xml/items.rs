@@ -1,4 +1,4 @@
-//! Check Mails, Read Item, Add Mail and Add Item.
+//! Check Mails, Read Item, Add Mail, Add Item and Read Region.
 
 use tidegate_workload::xmark::{NewItem, NewMail, REGIONS, money};
 use tidegate_xml::label::Label;
@@ -61,8 +61,7 @@ impl Visit<'_, '_> {
 
     /// Appends an item without mails to its region, and an open auction for it.
     pub(super) fn add_item(&self, item: &NewItem) -> Result<Vec<String>, XmlStoreError> {
-        let region = REGIONS.iter().position(|region| *region == item.region);
-        let region = &self.site.regions[region.expect("it is drawn from the regions")];
+        let region = self.region(item.region);
         self.claim(Claim::Append(region))?;
         self.claim(Claim::Append(&self.site.open_auctions))?;
         let new = self.append_behind_last(region, "item")?;
@@ -70,6 +69,24 @@ impl Visit<'_, '_> {
         let auction = self.append_behind_last(&self.site.open_auctions, "open_auction")?;
         self.fill_auction(&auction, item)?;
         Ok(Vec::new())
+    }
+
+    /// Reads location and name of each item of a region: a long reader.
+    pub(super) fn read_region(&self, region: &str) -> Result<Vec<String>, XmlStoreError> {
+        let region = self.region(region);
+        self.claim(Claim::ReadSubtree(region))?;
+        let mut read = Vec::new();
+        for item in self.children(region)? {
+            let item = item?;
+            read.push(self.read(&self.child(&item, "location")?)?);
+            read.push(self.read(&self.child(&item, "name")?)?);
+        }
+        Ok(read)
+    }
+
+    fn region(&self, name: &str) -> &Label {
+        let number = REGIONS.iter().position(|region| *region == name);
+        &self.site.regions[number.expect("it is drawn from the regions")]
     }
 
     fn fill_item(&self, place: &Label, item: &NewItem) -> Result<(), XmlStoreError> {

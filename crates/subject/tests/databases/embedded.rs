@@ -27,7 +27,8 @@ const SEED: u64 = 20_170_611;
 fn serve(store: &Embedded, limit: u32) -> Service<'_> {
     let (algorithm, setting) = fixed(limit);
     let (priorities, observer) = (ClassPriorities::default(), Box::new(|_: &_| ()));
-    store.serve(Serving { algorithm, setting: &setting, priorities, seed: SEED, observer }).unwrap()
+    let (arms, setting) = (Vec::new(), &setting);
+    store.serve(Serving { algorithm, setting, arms, priorities, seed: SEED, observer }).unwrap()
 }
 
 /// Asks for so many transactions at once, and waits for what became of them.

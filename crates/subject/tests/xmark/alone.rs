@@ -99,6 +99,10 @@ fn each_transaction_does_what_it_is_for() {
                 assert_eq!(read.len() % 3, 0);
                 [0; 4]
             }
+            AuctionWork::ReadRegion(_) => {
+                assert!(read.len() >= 2 && read.iter().all(|text| !text.is_empty()), "{read:?}");
+                [0; 4]
+            }
             AuctionWork::ReadItem => {
                 assert!(read.len() >= 4 && read.iter().all(|text| !text.is_empty()), "{read:?}");
                 [0; 4]

@@ -11,8 +11,8 @@ use super::transaction::{
     PersonAddress, PersonInfo, PersonProfile, REGIONS,
 };
 use super::{
-    ADD_MAIL, CHANGE_USER_INFO, CHECK_MAILS, PLACE_BID, READ_ITEM, READ_SELLER_INFO, REGISTER,
-    Xmark,
+    ADD_MAIL, CHANGE_USER_INFO, CHECK_MAILS, PLACE_BID, READ_ITEM, READ_REGION, READ_SELLER_INFO,
+    REGISTER, Xmark,
 };
 use crate::workload::{Client, Transaction};
 
@@ -54,7 +54,10 @@ impl Bidder {
 
     /// Draws a kind by the weights.
     fn kind(&mut self) -> usize {
-        weighted(&mut self.random, &self.workload.mix.weights().map(u32::from))
+        let Xmark { mix, read_region, .. } = self.workload;
+        let weights: Vec<u32> =
+            mix.weights().into_iter().chain([read_region]).map(u32::from).collect();
+        weighted(&mut self.random, &weights)
     }
 
     fn work(&mut self, kind: usize) -> AuctionWork {
@@ -70,6 +73,7 @@ impl Bidder {
             CHECK_MAILS => AuctionWork::CheckMails,
             READ_ITEM => AuctionWork::ReadItem,
             ADD_MAIL => AuctionWork::AddMail(self.mail()),
+            READ_REGION => AuctionWork::ReadRegion(pick(&mut self.random, &REGIONS)),
             _ => AuctionWork::AddItem(Box::new(self.item())),
         }
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::skew::{EntryDraw, Quantile};
 use super::{
-    ADD_ITEM, ADD_MAIL, CHANGE_USER_INFO, CHECK_MAILS, PLACE_BID, READ_ITEM, READ_SELLER_INFO,
-    REGISTER, no_sql,
+    ADD_ITEM, ADD_MAIL, CHANGE_USER_INFO, CHECK_MAILS, PLACE_BID, READ_ITEM, READ_REGION,
+    READ_SELLER_INFO, REGISTER, no_sql,
 };
 use crate::workload::Transaction;
 use crate::{Running, Session};
@@ -45,6 +45,8 @@ pub enum AuctionWork {
     ReadItem,
     AddMail(NewMail),
     AddItem(Box<NewItem>),
+    /// Reads location and name of each item of a region, one of [`REGIONS`].
+    ReadRegion(&'static str),
 }
 
 /// Whether an auction is under way.
@@ -169,7 +171,7 @@ impl AuctionTransaction {
             AuctionWork::CheckMails | AuctionWork::ReadItem | AuctionWork::AddMail(_) => {
                 Some(EntryList::Items)
             }
-            AuctionWork::Register(_) | AuctionWork::AddItem(_) => None,
+            AuctionWork::Register(_) | AuctionWork::AddItem(_) | AuctionWork::ReadRegion(_) => None,
         }
     }
 }
@@ -185,13 +187,17 @@ impl Transaction for AuctionTransaction {
             AuctionWork::ReadItem => READ_ITEM,
             AuctionWork::AddMail(_) => ADD_MAIL,
             AuctionWork::AddItem(_) => ADD_ITEM,
+            AuctionWork::ReadRegion(_) => READ_REGION,
         }
     }
 
     fn is_read_only(&self) -> bool {
         matches!(
             self.work,
-            AuctionWork::ReadSellerInfo(_) | AuctionWork::CheckMails | AuctionWork::ReadItem
+            AuctionWork::ReadSellerInfo(_)
+                | AuctionWork::CheckMails
+                | AuctionWork::ReadItem
+                | AuctionWork::ReadRegion(_)
         )
     }
 

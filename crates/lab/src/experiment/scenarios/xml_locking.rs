@@ -5,6 +5,10 @@
 //! `x` and `document` lock no nodes but the root, so for them depth and escalation are left out.
 //! A policy of escalation that is `none` has no reading.
 //!
+//! `locking` lists ways to lock as the XML store writes them, as in `taDOM3+/3/aggressive`, in the
+//! place of protocols, depths and escalations. `arms` lists such ways of which a controller chooses
+//! one beside the limit while it runs.
+//!
 //! Without `clients` an MPL is a number of clients, as in the study. With it that many wait before
 //! a gate, and `control` may list controllers of its limit.
 
@@ -22,6 +26,8 @@ use crate::experiment::workload::{AccessSpec, WorkloadSpec, XmarkSpec};
 #[serde(deny_unknown_fields, default)]
 pub(super) struct XmlLockingFactors {
     protocol: Option<Vec<String>>,
+    locking: Option<Vec<String>>,
+    arms: Option<Vec<String>>,
     depth: Option<Vec<DepthName>>,
     escalation: Option<Vec<PolicyName>>,
     /// What the gain of an escalation does.
@@ -33,6 +39,15 @@ pub(super) struct XmlLockingFactors {
     /// Memory for pages as a share of all pages, in per cent.
     buffer_percent: Option<Vec<Percent>>,
     control: Option<Vec<AlgorithmName>>,
+}
+
+/// Reads ways to lock.
+fn read_lockings(texts: &[String]) -> Result<Vec<LockingSpec>, Complaint> {
+    let read = |text: &String| {
+        let wrong = |error| Complaint::about("factors", format!(": {error}"));
+        LockingSpec::read(text).map_err(wrong)
+    };
+    texts.iter().map(read).collect()
 }
 
 /// A lock depth.
@@ -97,8 +112,13 @@ impl ScenarioFactors for XmlLockingFactors {
                 common.controlled(&controls)?
             }
         };
+        let arms = self.arms.as_deref().map(read_lockings).transpose()?.unwrap_or_default();
+        if self.arms.is_some() && (self.control.is_none() || arms.is_empty() || arms.len() > 8) {
+            let text = " are one to eight ways to lock, and need `control` and `clients`";
+            return Err(Complaint::about("factors.arms", text));
+        }
         let mut recipes = Vec::new();
-        for locking in self.lockings()? {
+        for locking in self.lockings(&arms)? {
             for workload in self.workloads(&workload)? {
                 for buffer_percent in self.buffers() {
                     let recipe = |&admission: &Admission| Recipe {
@@ -106,6 +126,7 @@ impl ScenarioFactors for XmlLockingFactors {
                         treatment: Treatment {
                             admission,
                             locking: Some(locking.clone()),
+                            arms: arms.clone(),
                             buffer: common.buffer,
                             buffer_percent,
                             ..Treatment::default()
@@ -125,7 +146,13 @@ impl ScenarioFactors for XmlLockingFactors {
 
 impl XmlLockingFactors {
     /// Returns each way to lock once.
-    fn lockings(&self) -> Result<Vec<LockingSpec>, Complaint> {
+    fn lockings(&self, arms: &[LockingSpec]) -> Result<Vec<LockingSpec>, Complaint> {
+        if let Some(texts) = &self.locking {
+            return read_lockings(texts);
+        }
+        if let Some(first) = arms.first() {
+            return Ok(vec![first.clone()]);
+        }
         let tadom = || vec!["tadom3+".to_owned()];
         let protocols = self.protocol.clone().unwrap_or_else(tadom);
         let depths = self.depth.as_deref().unwrap_or(&[DepthName::Unbounded(Unbounded::Unbounded)]);

@@ -19,6 +19,9 @@ pub struct XmarkSpec {
     /// The weights of the eight transactions, in the order of the study's table.
     #[serde(default = "weights")]
     pub weights: [u16; 8],
+    /// The weight of a transaction beside those that reads all items of a region.
+    #[serde(default)]
+    pub read_region: u16,
     /// How much the entries crowd in the middle, in per cent: 50 is low, 99 is high.
     #[serde(default = "skew")]
     pub skew: f64,
@@ -74,6 +77,7 @@ impl XmarkSpec {
             },
             seed: self.seed,
             mix: AuctionMix::new(self.weights)?,
+            read_region: self.read_region,
             skew: Skew::new(self.skew / 100.0).map_err(|_| WorkloadError::Skew(self.skew))?,
             access: match self.access {
                 AccessSpec::Navigation => ChildAccess::Navigation,

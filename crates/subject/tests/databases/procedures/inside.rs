@@ -50,7 +50,14 @@ fn the_embedded_engine_runs_what_would_be_called() {
         let (algorithm, setting) = fixed(1);
         let (priorities, observer) = (ClassPriorities::default(), Box::new(|_: &_| ()));
         let service = store
-            .serve(Serving { algorithm, setting: &setting, priorities, seed: 1, observer })
+            .serve(Serving {
+                algorithm,
+                setting: &setting,
+                arms: Vec::new(),
+                priorities,
+                seed: 1,
+                observer,
+            })
             .unwrap();
         let mut terminal = workload.client(0, 1, 54);
         let one = |_| {
