@@ -43,7 +43,7 @@ The workload `xmark` on the XML store, on a machine in virtual time with 8 proce
 before a gate, by build `{build}`. The document has factor 0.1 and is in memory; a sync of the log
 takes 1.5 ms, which is **modelled**. Each fixed way to lock was measured at each limit of a grid,
 {fixed} times for a second. *Chosen* begins with X and chooses among the same ways beside the limit
-([control.md](../control.md#arms)); it was measured {chosen} times for 30 s after 30 s. Its time
+([control.md](../control.md#arms)); it was measured {chosen} times for 20 s after 20 s. Its time
 for later comparisons is in the measured time. The best fixed choice is known from the same
 executions that it is compared by, which favours it. The mix with long readers has one transaction
 in 36 that reads location and name of all items of a region.

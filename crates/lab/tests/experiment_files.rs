@@ -53,7 +53,7 @@ const PLANS: [(&str, Counts, Counts); 43] = [
     ("thrashing-figure-1", (3, 3, 60), (20, 20, 600)),
     ("thrashing-to-1000", (3, 3, 42), (3, 3, 150)),
     ("xml-arms-chosen", (1, 1, 3), (1, 1, 3)),
-    ("xml-arms-fixed", (1, 5, 75), (1, 5, 75)),
+    ("xml-arms-fixed", (1, 5, 45), (1, 5, 45)),
     ("xml-figure-10-full", (1, 8, 80), (1, 8, 80)),
     ("xml-figure-10-none", (1, 8, 80), (1, 8, 80)),
     ("xml-figure-6-intensive", (2, 6, 60), (2, 6, 60)),

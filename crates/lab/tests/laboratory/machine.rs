@@ -92,11 +92,13 @@ fn run(text: &str) -> Tables {
 /// Each arm comes into force, and the store keeps what transactions under all of them have added.
 #[test]
 fn a_way_to_lock_is_chosen_while_it_runs() {
-    let factors = "clients = 32\n\n[factors]\narms = [\"x\", \"taDOM3+/3\"]\ncontrol = \
+    let factors = "clients = 4\n\n[factors]\narms = [\"x\", \"taDOM3+/3\"]\ncontrol = \
                    [\"paired-comparison\"]\nbuffer_percent = [100]\n\n[workload]";
     let (before, rest) = XMARK.split_once("[factors]").unwrap();
     let (_, workload) = rest.split_once("[workload]").unwrap();
-    let text = format!("{}{before}{factors}{workload}", HEAD.replace("500ms", "3s"));
+    let workload = workload.replace("500us", "8ms");
+    let head = HEAD.replace("2s", "9s").replace("500ms", "3s");
+    let text = format!("{head}{before}{factors}{workload}");
     let tables = run(&text);
     let limits = &tables["limits"];
     let reason = limits[0].iter().position(|name| name == "reason").unwrap();

@@ -103,7 +103,15 @@ impl Service<'_> {
     ) -> Result<Self, StoreError> {
         let Serving { algorithm, setting, arms, priorities, seed, observer } = serving;
         let requests = Requests::default();
+        let controller = controller(algorithm, setting, arms.len());
+        let interval = if arms.is_empty() {
+            ServerOptions::default().interval
+        } else {
+            // Arms are compared in windows of a second, which have to be made of several intervals.
+            controller.interval_rule()
+        };
         let options = ServerOptions {
+            interval,
             transactions,
             priorities,
             // A client runs a transaction again until it is done or not wanted any more.
@@ -115,7 +123,7 @@ impl Service<'_> {
         let server = Server::start(
             Arc::clone(store),
             [(requests::RUN.to_owned(), handler(requests.clone()))],
-            controller(algorithm, setting, arms.len()),
+            controller,
             options,
             observer,
         )?;
