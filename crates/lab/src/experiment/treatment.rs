@@ -356,8 +356,8 @@ mod tests {
         assert_eq!(
             full.to_string(),
             "study-hill-climbing:c=0.3, 500 clients, 80 a second at random, 10 % first at the \
-             gate, in lock queues and on processors, one of 1 ways to lock, buffer 16MB, buffer 0.1 % of all pages, then buffer 8MB, 100000 \
-             transactions, split max-key"
+             gate, in lock queues and on processors, one of 1 ways to lock, buffer 16MB, \
+             buffer 0.1 % of all pages, then buffer 8MB, 100000 transactions, split max-key"
         );
     }
 
