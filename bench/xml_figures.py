@@ -337,7 +337,7 @@ def provenance(found):
 
 INTRODUCTION = """# Figures 6 to 10 of the study of BrackitDB
 
-Bächle and Härder, "Fine-grained XML locking": the workload `xmark` on the XML store, with 8 clients
+Hiller, Sauer, Härder: Observations on Fine-grained Locking in XML DBMSs: the workload `xmark` on the XML store, with 8 clients
 on a machine in virtual time with 8 processors, by build `{build}` and seed {seed}. The disks are
 **modelled**: a sync of the log takes 8 ms, 1.5 ms, 0.5 ms or no time, a page read or written 8 ms.
 The document has factor {factor} and not 10, so the same skew crowds on fewer nodes, and conflicts

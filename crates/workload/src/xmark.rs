@@ -1,7 +1,8 @@
 //! `XMark`'s auction site under change: the eight transactions of the study of `BrackitDB`.
 //!
-//! The study (S. Bächle, T. Härder: "Fine-grained XML locking", Section 3.3) names eight
-//! transactions with their weights on a document of `XMark`, and does not say what is in them.
+//! The study (Hiller, Sauer, Härder: Observations on Fine-grained Locking in XML DBMSs, Section 3)
+//! names eight transactions with their weights on a document of `XMark`, and does not say what is
+//! in them.
 //! Their operations are ours; `docs/xmark.md` lists them. Here are the inputs only: an
 //! [`AuctionTransaction`] is data, drawn by a client from its seed, and running it again runs the
 //! same. `embedded_xml` and `basex` of `tidegate-subject` run it.

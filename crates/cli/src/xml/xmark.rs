@@ -137,8 +137,8 @@ fn run_on(
         ..Xmark::new(1.0, 1)
     };
     let clients = usize::from(arguments.clients);
-    let drawn = || UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
-    let seed = arguments.seed.unwrap_or_else(drawn);
+    let drawn = || UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs() << 32);
+    let seed = arguments.seed.unwrap_or_else(|| drawn() | u64::from(std::process::id()));
     let mut lines = Lines::new();
     lines.text(&format!("{clients} clients, seed {seed}"))?;
     lines.finish()?;

@@ -402,7 +402,8 @@ impl LockProtocol {
         all.find(|protocol| protocol.name().eq_ignore_ascii_case(name))
     }
 
-    /// Reads the text of a protocol, and checks its laws. The files of the protocols that are known
+    /// Reads the text of a protocol, and checks its laws, also beside each known protocol of the
+    /// same modes. The files of the protocols that are known
     /// say how it is written. It names the modes of one of those, or has its own in the sections
     /// `compatibility`, `conversion` and `modes`.
     ///
@@ -449,7 +450,13 @@ impl LockProtocol {
                 return Err(ProtocolError::Contradiction("a line `modes NAME` is missing".into()));
             }
         };
-        LockProtocol::of(&text, modes)
+        let own = LockProtocol::of(&text, modes)?;
+        let beside = BUILT_IN.0.iter().filter(|other| other.goes_with(&own));
+        for other in beside {
+            own.0.check_beside(&other.0)?;
+            other.0.check_beside(&own.0)?;
+        }
+        Ok(own)
     }
 
     fn of(text: &ProtocolText<'_>, modes: Arc<TreeModes>) -> Result<LockProtocol, ProtocolError> {
@@ -519,26 +526,37 @@ impl LockProtocol {
 }
 
 impl Rules {
-    /// Checks that the modes asked for do what they are asked for.
-    fn check(&self) -> Result<(), ProtocolError> {
+    /// Checks that what this protocol reads, by modes of its own, keeps out who writes by another
+    /// one of the same modes, or by this one; in either order.
+    fn check_beside(&self, other: &Rules) -> Result<(), ProtocolError> {
         let name = |action: Action| Action::ALL[action as usize].1;
-        let of = |action: Action| self.requests[action as usize];
-        let above = |action: Action| self.modes.above(of(action));
+        let own = |action: Action| self.requests[action as usize];
+        let others = |action: Action| other.requests[action as usize];
+        let above = |action: Action| self.modes.above(others(action));
         let goes = |one, other| self.modes.table.is_compatible(one, other);
         for (read, write, held) in [
-            (Action::ReadNode, Action::WriteNode, of(Action::WriteNode)),
-            (Action::ReadNode, Action::WriteSubtree, of(Action::WriteSubtree)),
-            (Action::ReadEdge, Action::WriteEdge, of(Action::WriteEdge)),
-            (Action::RelyOnClasses, Action::AddClass, of(Action::AddClass)),
+            (Action::ReadNode, Action::WriteNode, others(Action::WriteNode)),
+            (Action::ReadNode, Action::WriteSubtree, others(Action::WriteSubtree)),
+            (Action::ReadEdge, Action::WriteEdge, others(Action::WriteEdge)),
+            (Action::RelyOnClasses, Action::AddClass, others(Action::AddClass)),
             // Who reads a list locks no gaps in it, but a writer needs something above.
             (Action::ReadChildren, Action::WriteNode, above(Action::WriteNode)),
             (Action::ReadChildren, Action::WriteSubtree, above(Action::WriteSubtree)),
         ] {
-            if goes(of(read), held) || goes(held, of(read)) {
-                let what = format!("{} goes with {}", name(read), name(write));
-                return Err(ProtocolError::Contradiction(what + "; ask for modes that do not"));
+            if goes(own(read), held) || goes(held, own(read)) {
+                let (read, write, by) = (name(read), name(write), &other.name);
+                let what = format!("{read} goes with {write} of {by}; ask for modes that do not");
+                return Err(ProtocolError::Contradiction(what));
             }
         }
+        Ok(())
+    }
+
+    /// Checks that the modes asked for do what they are asked for.
+    fn check(&self) -> Result<(), ProtocolError> {
+        let name = |action: Action| Action::ALL[action as usize].1;
+        let of = |action: Action| self.requests[action as usize];
+        self.check_beside(self)?;
         for (whole, part) in [
             (Action::ReadChildren, Action::ReadNode),
             (Action::ReadSubtree, Action::ReadSubtree),
@@ -680,6 +698,11 @@ mod tests {
             let error = changed(from, to).expect_err(from).to_string();
             assert!(error.contains(expected), "{from} to {to}: {error}");
         }
+        // Alone it would do: IR does not go with SX. It goes with taDOM3+'s NX.
+        let alone = REQUESTS.replace("read-edge        NR", "read-edge        IR");
+        let alone = alone.replace("write-edge       NX", "write-edge       SX");
+        let error = LockProtocol::parse(&alone).expect_err("it is beside others").to_string();
+        assert!(error.contains("read-edge goes with write-edge of taDOM3+"), "{error}");
         let unknown = REQUESTS.replace("modes taDOM3+", "modes taDOM2");
         let error = LockProtocol::parse(&unknown).expect_err("there are none").to_string();
         assert!(error.contains("modes taDOM2 are not known"), "{error}");
