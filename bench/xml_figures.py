@@ -337,8 +337,9 @@ def provenance(found):
 
 INTRODUCTION = """# Figures 6 to 10 of the study of BrackitDB
 
-Hiller, Sauer, Härder: Observations on Fine-grained Locking in XML DBMSs: the workload `xmark` on the XML store, with 8 clients
-on a machine in virtual time with 8 processors, by build `{build}` and seed {seed}. The disks are
+Hiller, Sauer, Härder: Observations on Fine-grained Locking in XML DBMSs. The workload `xmark` on
+the XML store, with 8 clients on a machine in virtual time with 8 processors, by commit `{build}`
+and seed {seed}. The disks are
 **modelled**: a sync of the log takes 8 ms, 1.5 ms, 0.5 ms or no time, a page read or written 8 ms.
 The document has factor {factor} and not 10, so the same skew crowds on fewer nodes, and conflicts
 are more frequent than the study's. The buffer is warm: all pages were read before. Each cell is the
@@ -371,7 +372,6 @@ Not found:
 - **The gain from less I/O is in the hundreds, not two.** One disk that takes 8 ms for every page
   is slower than the study's three disks in a RAID, whose rates with 8 threads (20,000 a minute
   with a buffer of 1 %) it could not reach: here a transaction reads some 6 pages.
-  Executions with intensive and full I/O end some 35 transactions each, so their intervals are wide.
 - **Preventive locks hardly gain throughput**, because too few runs are aborted without them, and by
   streams they lose some. Why they do was not looked into.
 - **Nearly all deadlocks are over edges**: two appenders to one list, which have both read its end.
@@ -379,7 +379,7 @@ Not found:
 Executions of Figure 8 are shorter (0.2 s) than those of Figures 6 and 9 (1 s), in which mailboxes
 and lists of bidders of the hot spot grow longer; MGL and taDOM3+ without a bound in the same
 executions are in the table of Figure 6. Executions that were cut off were made again from the same
-seed. Engine and store have changed since the build above."""
+seed."""
 
 COSTS = """The engine's work is counted, and so are records of nodes that are read or made (0.57 µs
 and 3.2 µs of a processor, fitted to what was missing of the medians in real time). One client at
@@ -401,7 +401,7 @@ included. So where no disk is waited for, figures in virtual time flatter taDOM3
 its processor time."""
 
 REAL = """The same store on threads, on this machine's own processors and disk, **not** modelled;
-build `{build}`, factor {factor}, 8 clients, at least {executions} executions each. Other programs
+commit `{build}`, factor {factor}, 8 clients, at least {executions} executions each. Other programs
 ran beside it, so read the rows beside each other only."""
 
 
