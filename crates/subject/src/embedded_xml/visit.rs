@@ -77,7 +77,7 @@ pub(super) fn id_of(document: &Document<'_>, element: &Label) -> Result<String, 
     attribute_of(document, element, "id")
 }
 
-/// Reading.
+/// How transactions read the document.
 impl<'d, 't> Visit<'d, 't> {
     pub(super) fn children(&self, node: &Label) -> Result<ChildSteps<'d, 't>, XmlStoreError> {
         Ok(match self.transaction.access {
@@ -162,7 +162,7 @@ impl<'d, 't> Visit<'d, 't> {
     }
 }
 
-/// Adding.
+/// How transactions add elements to the document.
 impl Visit<'_, '_> {
     pub(super) fn insert(&self, place: &Place, name: &str) -> Result<Label, XmlStoreError> {
         self.document.insert(place, NewNode::Element(&QName::local(name)))

@@ -106,7 +106,7 @@ pub struct ArmDecision {
     pub arm: usize,
     /// Whether it is in force only to be measured.
     pub is_trial: bool,
-    /// Why.
+    /// Why it was decided so.
     pub reason: ArmReason,
 }
 

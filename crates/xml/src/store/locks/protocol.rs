@@ -91,7 +91,7 @@ impl Action {
 /// What is wrong with the text of a protocol, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProtocolError {
-    /// A line is none of a protocol.
+    /// A line of the text is not one that a protocol has.
     #[error("line {line}: {what}")]
     Line {
         /// Its number, from 1.

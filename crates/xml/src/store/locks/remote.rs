@@ -3,7 +3,7 @@
 //! Who has the store listens on a socket in its directory. One request is a line, and so is its
 //! answer: `locking` asks how transactions lock that do not say it, `locking TEXT` sets it, for
 //! transactions that begin from then on, and saves it. The answer is `ok` and how they lock then,
-//! or `error` and why not. The socket is reached by whoever may write to it, as files are.
+//! or `error` and why not. The permissions of the socket say who may connect.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
