@@ -14,7 +14,7 @@ there, and thrashing points have NULL for what they lack. Before version 3 an ex
 in its file only. What version 4 added, the work
 of the subject's processes, is NULL before. Version 6 has each table as a view, which a test holds
 to be the same; they are read from the tables, which older stores have, too. Posteriors of thrashing
-points came with version 7.
+points came with version 7. Locks in documents, which version 8 added, are not in exports.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ ARROW: Final[dict[Kind, pa.DataType]] = {
 Scope = Literal["experiment", "batchset", "attempt"]
 
 #: The versions of the schema that can be read.
-VERSIONS: Final = (1, 2, 3, 4, 5, 6, 7)
+VERSIONS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,20 @@ _POSTERIORS: Final = (
     "NULL, probability {real} NOT NULL, PRIMARY KEY (point, number))",
 )
 
+#: What transactions locked in documents, and what a store in the laboratory's process read and wrote.
+_LOCKING: Final = (
+    "CREATE TABLE locking_seen (attempt integer NOT NULL REFERENCES attempt (id), workload text "
+    "NOT NULL, kind text NOT NULL, runs bigint NOT NULL, requests bigint NOT NULL, locks bigint "
+    "NOT NULL, conversions bigint NOT NULL, escalations bigint NOT NULL, waits bigint NOT NULL, "
+    "request_ms {real} NOT NULL, block_ms {real} NOT NULL, deadlocks bigint NOT NULL, timeouts "
+    "bigint NOT NULL, preemptions bigint NOT NULL, PRIMARY KEY (attempt, workload, kind))",
+    "CREATE TABLE store_seen (attempt integer PRIMARY KEY REFERENCES attempt (id), page_reads "
+    "bigint NOT NULL, page_writes bigint NOT NULL, log_syncs bigint NOT NULL, log_bytes bigint "
+    "NOT NULL)",
+    "CREATE TABLE conflict_seen (attempt integer NOT NULL REFERENCES attempt (id), cause text NOT "
+    "NULL, place text NOT NULL, times bigint NOT NULL, PRIMARY KEY (attempt, cause, place))",
+)
+
 #: The steps from an empty database; `{id}` and `{real}` differ between databases.
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _FIRST,
@@ -162,6 +176,7 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _HOSTS,
     _EXPORTS,
     _POSTERIORS,
+    _LOCKING,
 )
 
 
