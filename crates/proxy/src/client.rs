@@ -3,7 +3,7 @@
 //! ```text
 //! LoggingIn: FirstPacket -> (LookingUp) -> Authenticating -> AwaitingParameters -> LoggedIn
 //! LoggedIn:  Idle -> (gate) -> Queued -> AwaitingUpstream -> Running -> Idle
-//!                                    any of them but Running -> Refused -> Idle
+//!            Idle -> Paused -> Idle   any of them but Running -> Refused -> Idle
 //! any state -> Closing; FirstPacket -> Cancelling
 //! ```
 //!
@@ -111,6 +111,8 @@ pub(crate) struct RunningTransaction {
 pub(crate) enum TransactionState {
     /// None. The client's input may be held until a cancel request for the last one has arrived.
     Idle { is_held: bool },
+    /// It waits, without a ticket, until its database is resumed.
+    Paused,
     /// It waits for a permit.
     Queued(Ticket),
     /// It has a permit and waits for an upstream connection.
@@ -150,6 +152,9 @@ pub(crate) enum ClientState {
 
 /// A client, from accept to close.
 pub(crate) struct Client {
+    /// A number that no other client or connection of this process has.
+    pub(crate) id: u64,
+    pub(crate) connected_at: Instant,
     pub(crate) connection: Connection,
     pub(crate) key: ClientKey,
     pub(crate) state: ClientState,
@@ -164,8 +169,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(stream: Stream, key: ClientKey, now: Instant) -> Client {
+    pub(crate) fn new(id: u64, stream: Stream, key: ClientKey, now: Instant) -> Client {
         Client {
+            id,
+            connected_at: now,
             connection: Connection::new(stream),
             key,
             state: ClientState::LoggingIn { since: now, stage: LoginStage::FirstPacket },
@@ -424,6 +431,14 @@ impl Client {
     pub(crate) fn running_mut(&mut self) -> Option<&mut RunningTransaction> {
         match self.transaction_mut() {
             Some(TransactionState::Running(running)) => Some(running),
+            _ => None,
+        }
+    }
+
+    /// Returns the upstream connection that the client keeps beyond its transaction.
+    pub(crate) fn own_upstream(&self) -> Option<UpstreamSlot> {
+        match &self.state {
+            ClientState::LoggedIn(client) => client.own_upstream,
             _ => None,
         }
     }

@@ -19,6 +19,8 @@ mod auth_query;
 mod cancel_key;
 mod capacity;
 mod client;
+#[allow(dead_code, reason = "the console and the page use it")]
+mod commands;
 pub mod config;
 pub mod config_file;
 mod control_thread;
@@ -27,6 +29,8 @@ mod handshake;
 pub mod hba;
 mod health;
 mod hosts;
+#[allow(dead_code, reason = "the console and the page use it")]
+mod inventory;
 mod log_limit;
 mod login;
 mod mailbox;
@@ -66,6 +70,7 @@ use tidegate_gate::{ClassGoal, Gate, Limits};
 
 use accounts::Accounts;
 use auth_query::LookUpThread;
+use commands::Commands;
 use config::{ClientAuthentication, Config, ListenAddress, ServerAddress, ServerHosts, SslMode};
 use control_thread::{ControlThread, ControlledServer};
 pub use health::ThreadFailure;
@@ -179,6 +184,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         lookups,
         system_users,
         mailboxes,
+        commands: Commands::default(),
     });
     descriptors::check(&shared);
     let health = Arc::clone(metrics.health());

@@ -111,6 +111,8 @@ login_failures! {
     Encryption: "encryption",
     /// The database is not configured.
     Database: "database",
+    /// The database has been disabled.
+    Disabled: "disabled",
     /// What the client has sent is no login that the proxy takes.
     Protocol: "protocol",
     /// The user could not be looked up.

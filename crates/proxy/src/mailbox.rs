@@ -1,6 +1,7 @@
 //! Messages to an event loop from other threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -10,6 +11,8 @@ use crate::accounts::AskedWorkers;
 use crate::auth_query::LookedUp;
 use crate::capacity::Place;
 use crate::client::{ClientSlot, Requester};
+use crate::commands::Scope;
+use crate::inventory::Report;
 use crate::net::Stream;
 use crate::slots::PoolIndex;
 use crate::upstream::PoolKey;
@@ -42,6 +45,14 @@ pub(crate) enum Message {
     KeepOpen { key: PoolKey },
     /// A connection to a server can be opened, after none could.
     ServerBack,
+    /// An administrator has given or changed orders.
+    Ordered,
+    /// End the clients of a database.
+    Kill { scope: Scope },
+    /// End the client with this number, and say so if there is one.
+    KillClient { id: u64, found: Sender<()> },
+    /// Say who is connected.
+    Report { to: Sender<Report> },
     /// Stop: no new clients; transactions may run until `deadline`.
     Shutdown { deadline: Instant },
 }

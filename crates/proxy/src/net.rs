@@ -45,6 +45,22 @@ impl Stream {
         }
     }
 
+    /// Returns the address of the other end; `None` is a Unix-domain socket, or the peer has gone.
+    fn peer_address(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(stream) => stream.peer_addr().ok(),
+            Stream::Unix(_) => None,
+        }
+    }
+
+    /// Returns the address of this end; `None` is a Unix-domain socket, or the peer has gone.
+    fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(stream) => stream.local_addr().ok(),
+            Stream::Unix(_) => None,
+        }
+    }
+
     /// Returns the number of the user who has connected a Unix-domain socket.
     fn peer_user(&self) -> io::Result<u32> {
         match self {
@@ -316,6 +332,22 @@ impl Connection {
     /// Returns the peer's address, for a log.
     pub(crate) fn peer(&self) -> String {
         self.stream.peer()
+    }
+
+    /// Returns the address of the other end; `None` is a Unix-domain socket, or the peer has gone.
+    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
+        self.stream.peer_address()
+    }
+
+    /// Returns the address of this end; `None` is a Unix-domain socket, or the peer has gone.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        self.stream.local_address()
+    }
+
+    /// Returns the version of TLS and the cipher suite, as `TLSv1_3/TLS13_AES_256_GCM_SHA384`;
+    /// empty without TLS.
+    pub(crate) fn tls_description(&self) -> String {
+        self.encryption.as_ref().map_or_else(String::new, |it| it.description())
     }
 
     /// Returns the address of a TCP peer; `None` is a Unix-domain socket.

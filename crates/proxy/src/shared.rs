@@ -7,6 +7,7 @@ use tidegate_gate::Gate;
 
 use crate::accounts::Accounts;
 use crate::auth_query::Lookups;
+use crate::commands::Commands;
 use crate::config::{Config, Database, ServerAddress, ServerHosts};
 use crate::hosts::{Hosts, Peer};
 use crate::mailbox::Mailbox;
@@ -101,6 +102,8 @@ pub(crate) struct Shared {
     /// Who finds the names of users of the operating system, where they count.
     pub(crate) system_users: Option<SystemUsers>,
     pub(crate) mailboxes: Vec<Arc<Mailbox>>,
+    /// What an administrator has ordered.
+    pub(crate) commands: Commands,
 }
 
 impl Shared {

@@ -168,6 +168,11 @@ pub(crate) const CLIENT_STATEMENTS_MAX: usize = 10_000;
 const UNNAMED_KEPT_MAX: usize = 16 * 1024;
 
 impl ClientStatements {
+    /// Returns the number of named statements.
+    pub(crate) fn len(&self) -> usize {
+        self.named.len()
+    }
+
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         self.named.get(name)
     }
@@ -313,6 +318,11 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
+    /// Returns the number of statements.
+    pub(crate) fn len(&self) -> usize {
+        self.last_use.len()
+    }
+
     /// Returns whether the statement is there; if so, it has been used now.
     pub(crate) fn touch(&mut self, id: StatementId) -> bool {
         self.uses += 1;

@@ -193,6 +193,18 @@ impl Encryption {
         matches!(self.stage, Stage::Session(_))
     }
 
+    /// Returns the version and the cipher suite; empty while they have not been agreed on.
+    pub(crate) fn description(&self) -> String {
+        let Stage::Session(session) = &self.stage else { return String::new() };
+        let (version, suite) = match &session.records {
+            Records::Server(it) => (it.protocol_version(), it.negotiated_cipher_suite()),
+            Records::Client(it) => (it.protocol_version(), it.negotiated_cipher_suite()),
+        };
+        let version = version.and_then(|it| it.as_str()).unwrap_or_default();
+        let suite = suite.and_then(|it| it.suite().as_str()).unwrap_or_default();
+        if version.is_empty() { String::new() } else { format!("{version}/{suite}") }
+    }
+
     /// Returns why the session has failed, if it has.
     pub(crate) fn error(&self) -> Option<&TlsError> {
         self.error.as_ref()

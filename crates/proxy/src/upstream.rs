@@ -12,6 +12,7 @@ use tidegate_wire::startup::CancelKey;
 
 use crate::capacity::{Counts, Place};
 use crate::client::ClientSlot;
+use crate::commands::DatabaseOrders;
 use crate::config::PoolMode;
 use crate::handshake::{Credentials, Handshake, UpstreamError};
 use crate::hosts::{Attempt, Connected, Peer};
@@ -52,6 +53,11 @@ pub(crate) enum UpstreamState {
 
 /// An upstream connection, from connect to close.
 pub(crate) struct Upstream {
+    /// A number that no other client or connection of this process has.
+    pub(crate) id: u64,
+    pub(crate) opened_at: Instant,
+    /// The number of reconnections that were ordered when it was opened.
+    pub(crate) opened_under: u64,
     pub(crate) connection: Connection,
     /// Whether the message that is handled in pieces goes to the client.
     pub(crate) is_passed_on: bool,
@@ -137,6 +143,11 @@ impl Upstream {
         matches!(self.state, UpstreamState::Connecting(_) | UpstreamState::LoggingIn(..))
     }
 
+    /// Returns whether no client holds it and it can be lent.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.state, UpstreamState::Idle)
+    }
+
     /// Returns whether it has been told to end.
     pub(crate) fn is_closing(&self) -> bool {
         matches!(self.state, UpstreamState::Closing)
@@ -219,6 +230,11 @@ pub(crate) type ServerParameters = Vec<(Box<[u8]>, Box<[u8]>)>;
 /// Connections that are alike, and the clients that wait for one.
 pub(crate) struct Pool {
     pub(crate) key: PoolKey,
+    /// The database as clients call it: the name of its entry, or that on the server for the entry
+    /// that serves every name.
+    pub(crate) database_name: String,
+    /// The orders of an administrator that are in force for the database.
+    pub(crate) orders: DatabaseOrders,
     /// The server, which has the gate.
     pub(crate) server: ServerIndex,
     pub(crate) mode: PoolMode,
@@ -247,7 +263,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(
-        key: PoolKey,
+        (key, database_name, orders): (PoolKey, String, DatabaseOrders),
         server: ServerIndex,
         mode: PoolMode,
         credentials: Credentials,
@@ -255,6 +271,8 @@ impl Pool {
     ) -> Pool {
         Pool {
             key,
+            database_name,
+            orders,
             server,
             mode,
             credentials,
@@ -443,17 +461,21 @@ impl Upstreams {
     pub(crate) fn open(
         &mut self,
         pool: PoolIndex,
-        (client, place): (Option<ClientSlot>, Place),
+        (id, client, place): (u64, Option<ClientSlot>, Place),
         (server, peer, connector): (&Server, Peer, Option<Arc<Connector>>),
         (registry, token): (&Registry, impl FnOnce(UpstreamSlot) -> Token),
         now: Instant,
     ) -> Result<UpstreamSlot, UpstreamError> {
         self.begun += 1;
         let generation = server.hosts.generation();
+        let opened_under = self.pools[pool.0].orders.reconnects;
         let slot = self.connections.insert_with(|slot| {
             let mut connection = server.connect(peer, connector)?;
             connection.register(registry, token(slot))?;
             Ok(Upstream {
+                id,
+                opened_at: now,
+                opened_under,
                 connection,
                 is_passed_on: false,
                 state: UpstreamState::Connecting(client),

@@ -39,15 +39,18 @@
 //! cancel requests), `session_state` (what clients of transaction mode leave behind), `outages`
 //! (what waits while a server cannot be reached), `rested` (whether idle connections can still be
 //! lent), `places` (which connections are opened, kept and given up), `overdue` (warnings of
-//! transactions that no longer count) and `timeouts` (clients that take too long).
+//! transactions that no longer count), `orders` (what an administrator has ordered), `report` (who is
+//! connected) and `timeouts` (clients that take too long).
 
 mod applicants;
 mod cancels;
 mod clients;
 mod logins;
+mod orders;
 mod outages;
 mod overdue;
 mod places;
+mod report;
 mod rested;
 mod session_state;
 mod timeouts;
@@ -253,6 +256,8 @@ pub(crate) struct Worker {
     next_sweep: Instant,
     /// Set when the loop has been told to stop: when transactions still running are cut off.
     stopping: Option<Instant>,
+    /// The version of the orders that are obeyed.
+    orders_version: u64,
 }
 
 impl Worker {
@@ -298,6 +303,7 @@ impl Worker {
             now,
             next_sweep: now + SWEEP_INTERVAL,
             stopping: None,
+            orders_version: 0,
         })
     }
 
@@ -337,6 +343,7 @@ impl Worker {
             self.sweep();
             self.follow_up();
         }
+        self.report_order_ends();
         #[cfg(debug_assertions)]
         self.check();
         Ok(())
@@ -413,6 +420,18 @@ impl Worker {
                 Message::GiveUpIdle { asked } => self.asked_for_idle(asked),
                 Message::KeepOpen { key } => self.pool_announced(&key),
                 Message::ServerBack => self.outages.retry_by(Some(self.now)),
+                Message::Ordered => self.obey_orders(),
+                Message::Kill { scope } => self.kill_clients(&scope),
+                Message::KillClient { id, found } => {
+                    if self.kill_client(id) {
+                        // Who asked may wait no longer.
+                        let _ = found.send(());
+                    }
+                }
+                Message::Report { to } => {
+                    // Who asked may wait no longer.
+                    let _ = to.send(self.report());
+                }
                 Message::Shutdown { deadline } => self.begin_shutdown(deadline),
             }
             self.follow_up();
@@ -439,10 +458,11 @@ impl Worker {
         self.counters.connections_accepted.fetch_add(1, Ordering::Relaxed);
         let (registry, now, index) = (self.poll.registry(), self.now, self.index);
         let peer = self.shared.config.peers.id;
+        let id = self.shared.commands.next_id();
         let inserted = self.clients.insert_with(|slot| {
             let mut stream = stream;
             stream.register(registry, Source::Client(slot).token())?;
-            Ok(Client::new(stream, ClientKey::new(peer, index, slot)?, now))
+            Ok(Client::new(id, stream, ClientKey::new(peer, index, slot)?, now))
         });
         match inserted {
             Ok(client) => self.add_applicant(client),

@@ -40,6 +40,8 @@ impl SqlState<'static> {
     pub const IDLE_SESSION: SqlState<'static> = SqlState("57P05");
     /// `warning`.
     pub const WARNING: SqlState<'static> = SqlState("01000");
+    /// `object_not_in_prerequisite_state`.
+    pub const NOT_IN_PREREQUISITE_STATE: SqlState<'static> = SqlState("55000");
     /// `feature_not_supported`.
     pub const FEATURE_NOT_SUPPORTED: SqlState<'static> = SqlState("0A000");
 }

@@ -93,6 +93,11 @@ impl ServerSession {
         }
     }
 
+    /// Returns the number of statements that are prepared under the proxy's names.
+    pub(crate) fn prepared_statements(&self) -> usize {
+        self.statements.prepared.len()
+    }
+
     /// Returns whether what is sent next begins a new request while an earlier one is still
     /// answered.
     pub(crate) fn is_between_requests(&self) -> bool {

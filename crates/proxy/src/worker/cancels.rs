@@ -290,7 +290,11 @@ impl Worker {
         };
         let holds_input = client.is_held() && !client.connection.inbox.is_empty();
         match client.transaction() {
-            Some(TransactionState::Queued(_) | TransactionState::AwaitingUpstream(_)) => {
+            Some(
+                TransactionState::Paused
+                | TransactionState::Queued(_)
+                | TransactionState::AwaitingUpstream(_),
+            ) => {
                 self.cancel_waiting(slot);
             }
             Some(TransactionState::Idle { .. }) if holds_input => self.cancel_waiting(slot),

@@ -161,9 +161,9 @@ impl Worker {
                     TransactionState::Idle { .. } => self.at_rest(slot, &mut input),
                     TransactionState::Running(_) => self.relay_to_server(slot, &mut input),
                     TransactionState::Refused { .. } => self.discard_batch(slot, &mut input),
-                    TransactionState::Queued(_) | TransactionState::AwaitingUpstream(_) => {
-                        Flow::Wait
-                    }
+                    TransactionState::Paused
+                    | TransactionState::Queued(_)
+                    | TransactionState::AwaitingUpstream(_) => Flow::Wait,
                 },
                 ClientState::Cancelling { .. } | ClientState::Closing { .. } => {
                     input.discard();
@@ -324,6 +324,7 @@ impl Worker {
 
     /// Sends what a client with a running transaction has sent to its upstream connection.
     fn relay_to_server(&mut self, slot: ClientSlot, input: &mut Input<'_>) -> Flow {
+        let is_held_by_order = self.is_held_by_order(slot);
         let Client { connection, state, .. } = &mut self.clients[slot];
         let ClientState::LoggedIn(LoggedIn {
             account,
@@ -360,6 +361,7 @@ impl Worker {
         let next_request = NextRequest {
             gate: (!pool.is_for_replication()).then(|| &self.shared.server(pool.server).gate),
             is_cancel_on_its_way: server.cancels > 0,
+            is_held_by_order,
         };
         let start = input.place();
         let mut gather = BatchOutput::new(input.bytes(), std::mem::take(&mut self.buffers.changed));
@@ -543,6 +545,8 @@ struct NextRequest<'a> {
     gate: Option<&'a Gate>,
     /// A cancel request for an earlier request may still reach the backend.
     is_cancel_on_its_way: bool,
+    /// Its database is paused.
+    is_held_by_order: bool,
 }
 
 impl NextRequest<'_> {
@@ -550,7 +554,8 @@ impl NextRequest<'_> {
         if self.is_cancel_on_its_way && server.takes_request() {
             return false;
         }
-        !(server.is_between_requests() && self.gate.is_some_and(Gate::has_waiting))
+        let has_to_ask = self.is_held_by_order || self.gate.is_some_and(Gate::has_waiting);
+        !(server.is_between_requests() && has_to_ask)
     }
 }
 

@@ -220,6 +220,12 @@ impl Worker {
             let message = format!("database \"{name}\" is not configured here");
             (LoginFailure::Database, SqlState::INVALID_CATALOG_NAME, message)
         })?;
+        let shown_name =
+            entry.name.as_deref().or(entry.server_database.as_deref()).unwrap_or(&name);
+        if self.shared.commands.is_disabled(shown_name) {
+            let message = format!("database does not allow connections: {shown_name}");
+            return Err((LoginFailure::Disabled, SqlState::NOT_IN_PREREQUISITE_STATE, message));
+        }
         // What is replicated has a connection of its own, whichever the mode.
         let mode = if replication.is_some() { PoolMode::Session } else { entry.mode };
         let settings = session_settings(&parameters, mode)?;
@@ -268,7 +274,9 @@ impl Worker {
             let credentials = Credentials::new(key.user.clone(), password, found, channel_binding);
             let server = shared.server_of[key.database.0];
             let mode = if key.replication.is_some() { PoolMode::Session } else { entry.mode };
-            Pool::new(key, server, mode, credentials, bounds)
+            let name = entry.name.clone().unwrap_or_else(|| key.server_database.clone());
+            let orders = shared.commands.of(&name);
+            Pool::new((key, name, orders), server, mode, credentials, bounds)
         })
     }
 

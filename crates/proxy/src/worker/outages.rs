@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use tidegate_wire::error_response::SqlState;
 
 use crate::client::{Client, ClientSlot, LoggedIn, TransactionState};
+use crate::commands::Hold;
 use crate::config::SessionAttributes;
 use crate::handshake::{Progress, UpstreamError};
 use crate::hosts::{self, Attempt, Connected, OutageReport};
@@ -230,7 +231,8 @@ impl Worker {
         let code = SqlState(&code);
         let mut given_up = 0;
         for pool in self.upstreams.pools() {
-            if self.upstreams[pool].server != server {
+            let is_paused = self.upstreams[pool].orders.hold != Hold::None;
+            if self.upstreams[pool].server != server || is_paused {
                 continue;
             }
             for waiter in std::mem::take(&mut self.upstreams[pool].awaiting_parameters) {

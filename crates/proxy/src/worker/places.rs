@@ -32,6 +32,7 @@ use tidegate_wire::error_response::{Severity, SqlState};
 use crate::accounts::{self, AskedWorkers};
 use crate::capacity::{Bound, Place, PoolOfWorker, Wait};
 use crate::client::{Client, ClientSlot, TransactionState};
+use crate::commands::Hold;
 use crate::config::PoolMode;
 use crate::handshake::Question;
 use crate::mailbox::Message;
@@ -98,6 +99,9 @@ impl Worker {
     fn want(&mut self, pool: PoolIndex) -> Option<Want> {
         self.forget_those_served(pool);
         let state = &self.upstreams[pool];
+        if state.orders.hold == Hold::Paused {
+            return None;
+        }
         let opening = state.opening();
         let (line, expected) = if !state.sessions.is_empty() {
             (state.sessions.front(), 0)
@@ -401,6 +405,9 @@ impl Worker {
 
     /// Opens a connection that nobody waits for, if that takes nobody's place.
     pub(super) fn open_spare(&mut self, pool: PoolIndex) {
+        if self.upstreams[pool].orders.hold == Hold::Paused {
+            return;
+        }
         let counts = &self.upstreams[pool].bounds.counts;
         if let Some(place) = self.shared.accounts.upstreams.take_spare(counts)
             && let Err(error) = self.open(pool, None, place)

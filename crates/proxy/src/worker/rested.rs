@@ -12,7 +12,7 @@
 //!   which is the least that a server answers: it begins no statement and leaves no line in a log.
 //!   Meanwhile its transaction waits as for a connection that is being opened.
 //! - It leads to a host that is no longer in use, or to an address that the host's name no longer
-//!   means. It is closed.
+//!   means, or an administrator has ordered to reconnect. It is closed.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -59,9 +59,13 @@ impl Worker {
         }
     }
 
-    /// Returns whether a connection leads to a host in use and an address of that host.
+    /// Returns whether a connection leads to a host in use and an address of that host, and no order
+    /// says that it is to be closed.
     pub(super) fn leads_where_it_should(&mut self, slot: UpstreamSlot) -> bool {
         let Some((server, pool)) = self.upstreams.with_pool(slot) else { return false };
+        if pool.orders.close(server.opened_under) {
+            return false;
+        }
         let hosts = &self.shared.server(pool.server).hosts;
         if let Some(is_standby) = server.session.became_standby.take() {
             hosts.report(server.peer, is_standby, self.now);

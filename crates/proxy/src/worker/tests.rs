@@ -59,6 +59,7 @@ impl Loop {
             accounts,
             server_of,
             mailboxes,
+            commands: crate::commands::Commands::default(),
         });
         let poll = polls.pop().unwrap();
         let worker = Worker::new(WorkerIndex(0), shared, poll, listeners, Arc::default()).unwrap();

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tidegate_wire::error_response::{Severity, SqlState};
 
 use crate::client::{Client, ClientSlot, ClientState, LoginStage};
+use crate::commands::Hold;
 use crate::timeouts::ShownBound;
 
 use super::Worker;
@@ -51,6 +52,11 @@ impl Worker {
 
     /// Returns how long the client may take to log in.
     fn login_limit(&self, slot: ClientSlot) -> Duration {
+        let awaiting = self.clients.get(slot).and_then(Client::awaiting_parameters);
+        if awaiting.is_some_and(|it| self.upstreams[it.pool].orders.hold == Hold::Paused) {
+            // It waits until its database is resumed.
+            return Duration::MAX;
+        }
         let own = self.clients.get(slot).and_then(Client::timeouts).map(|own| own.login);
         own.unwrap_or(self.shared.config.timeouts.client.login)
     }

@@ -81,6 +81,10 @@ impl Worker {
         }
         let now = Instant::now();
         self.clients[slot].ask(now);
+        if self.is_held_by_order(slot) {
+            self.clients[slot].set_transaction(TransactionState::Paused);
+            return Flow::Wait;
+        }
         let Some(account) = self.clients[slot].account() else {
             debug_assert!(false, "only a client that is logged in begins a transaction");
             return Flow::Wait;

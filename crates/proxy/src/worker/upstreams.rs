@@ -109,7 +109,8 @@ impl Worker {
         let server = (server, peer, self.shared.connector(database, peer.host));
         let token = |slot| Source::Upstream(slot).token();
         let registry = self.poll.registry();
-        match self.upstreams.open(pool, (client, place), server, (registry, token), self.now) {
+        let id = self.shared.commands.next_id();
+        match self.upstreams.open(pool, (id, client, place), server, (registry, token), self.now) {
             Ok(slot) => {
                 self.upstreams[slot].attempt = Some(attempt);
                 self.upstreams[slot].retires_at = self.retirement();

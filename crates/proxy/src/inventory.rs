@@ -1,0 +1,205 @@
+//! Who is connected: rows of clients, connections to servers and pools, from every event loop.
+//!
+//! An event loop owns its connections, so it is asked by a message and answers with copies
+//! (`worker/report.rs`). It never waits: who asks waits, on another thread, for a bounded time. An
+//! event loop that does not answer in time is left out and counted in [`Inventory::missing`].
+
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::time::{Duration, Instant, SystemTime};
+
+use tidegate_gate::Class;
+
+use crate::commands::DatabaseOrders;
+use crate::config::PoolMode;
+use crate::mailbox::Message;
+use crate::replication::Replication;
+use crate::shared::Shared;
+use crate::slots::{DatabaseIndex, ServerIndex};
+
+/// What a client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientActivity {
+    /// It logs in.
+    LoggingIn,
+    /// It is logged in and has no transaction.
+    Idle,
+    /// Its transaction waits for a permit.
+    Queued,
+    /// Its transaction waits because its database is paused or suspended.
+    Paused,
+    /// Its transaction has a permit and waits for a connection.
+    AwaitingConnection,
+    /// The server works on its transaction.
+    Running,
+    /// Its transaction is open and waits for the client.
+    IdleInTransaction,
+    /// It has sent a cancel request.
+    Cancelling,
+    /// It is being closed.
+    Closing,
+}
+
+/// A client.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientRow {
+    /// A number that no other client or connection of this process has.
+    pub(crate) id: u64,
+    /// Empty until it has said who it is.
+    pub(crate) user: String,
+    /// The database, as clients call it; empty until it is let in.
+    pub(crate) database: String,
+    pub(crate) server: Option<ServerIndex>,
+    pub(crate) replication: Option<Replication>,
+    pub(crate) activity: ClientActivity,
+    /// `None` is a Unix-domain socket.
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) local_address: Option<SocketAddr>,
+    /// Protocol version and cipher suite; empty without TLS.
+    pub(crate) tls: String,
+    pub(crate) application_name: String,
+    pub(crate) class: Option<Class>,
+    pub(crate) connected_at: Instant,
+    /// When its last transaction was asked for, or its login began.
+    pub(crate) asked_at: Instant,
+    /// Since when it waits for a permit, a connection or the end of a pause.
+    pub(crate) waiting_since: Option<Instant>,
+    /// Since when it has a permit.
+    pub(crate) permit_since: Option<Instant>,
+    /// Since when its permit's transaction waits for the client.
+    pub(crate) idle_since: Option<Instant>,
+    /// The number of statements that it has prepared under a name.
+    pub(crate) prepared_statements: usize,
+    /// The connection that is the client's now.
+    pub(crate) link: Option<u64>,
+}
+
+/// What a connection to a server is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerActivity {
+    /// It is being opened.
+    LoggingIn,
+    /// No client holds it.
+    Idle,
+    /// A client holds it.
+    Active,
+    /// It is asked whether the server is still there.
+    Tested,
+    /// Its client has gone, and its transaction is being rolled back.
+    Abandoned,
+    /// It is at rest, but a cancel request may still arrive.
+    BeingCancelled,
+    /// It has been told to end.
+    Closing,
+}
+
+/// A connection to a server.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerRow {
+    /// A number that no other client or connection of this process has.
+    pub(crate) id: u64,
+    /// The user on the server.
+    pub(crate) user: String,
+    /// The database, as clients call it.
+    pub(crate) database: String,
+    pub(crate) server: ServerIndex,
+    pub(crate) replication: Option<Replication>,
+    pub(crate) activity: ServerActivity,
+    /// The host as configured: a name, an address, or the path of a socket.
+    pub(crate) host: String,
+    /// `None` is a Unix-domain socket.
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) local_address: Option<SocketAddr>,
+    /// Protocol version and cipher suite; empty without TLS.
+    pub(crate) tls: String,
+    pub(crate) opened_at: Instant,
+    /// When its present activity began.
+    pub(crate) since: Instant,
+    /// It is closed as soon as it is released.
+    pub(crate) is_to_be_closed: bool,
+    /// The client that holds it.
+    pub(crate) link: Option<u64>,
+    pub(crate) application_name: String,
+    /// The number of the server's process, once it is known.
+    pub(crate) process_id: Option<u32>,
+    /// Statements prepared on it.
+    pub(crate) prepared_statements: usize,
+    /// It carries cancel requests that have not arrived.
+    pub(crate) cancels: u32,
+}
+
+/// A pool of one event loop.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolRow {
+    /// The database, as clients call it.
+    pub(crate) database: String,
+    /// The user on the server.
+    pub(crate) user: String,
+    pub(crate) entry: DatabaseIndex,
+    pub(crate) server: ServerIndex,
+    pub(crate) mode: PoolMode,
+    pub(crate) replication: Option<Replication>,
+    pub(crate) orders: DatabaseOrders,
+}
+
+/// What one event loop has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) clients: Vec<ClientRow>,
+    pub(crate) servers: Vec<ServerRow>,
+    pub(crate) pools: Vec<PoolRow>,
+}
+
+/// What all event loops have.
+#[derive(Clone, Debug)]
+pub(crate) struct Inventory {
+    /// When it was asked for.
+    pub(crate) at: Instant,
+    /// The same moment on the wall clock.
+    pub(crate) wall_clock: SystemTime,
+    pub(crate) clients: Vec<ClientRow>,
+    pub(crate) servers: Vec<ServerRow>,
+    pub(crate) pools: Vec<PoolRow>,
+    /// Event loops that have not answered in time.
+    pub(crate) missing: usize,
+}
+
+impl Inventory {
+    /// Returns the moment on the wall clock.
+    pub(crate) fn wall_clock(&self, moment: Instant) -> SystemTime {
+        let ago = self.at.saturating_duration_since(moment);
+        let past = self.wall_clock.checked_sub(ago).unwrap_or(self.wall_clock);
+        past + moment.saturating_duration_since(self.at)
+    }
+}
+
+impl Shared {
+    /// Returns who is connected, of the event loops that answer within `timeout`. Blocks, so no
+    /// event loop may call it.
+    pub(crate) fn inventory(&self, timeout: Duration) -> Inventory {
+        let (at, wall_clock) = (Instant::now(), SystemTime::now());
+        let (answer, reports) = mpsc::channel();
+        for mailbox in &self.mailboxes {
+            mailbox.post(Message::Report { to: answer.clone() });
+        }
+        drop(answer);
+        let mut all = Inventory {
+            at,
+            wall_clock,
+            clients: Vec::new(),
+            servers: Vec::new(),
+            pools: Vec::new(),
+            missing: self.mailboxes.len(),
+        };
+        while let Some(left) = timeout.checked_sub(at.elapsed())
+            && all.missing > 0
+            && let Ok(Report { clients, servers, pools }) = reports.recv_timeout(left)
+        {
+            all.clients.extend(clients);
+            all.servers.extend(servers);
+            all.pools.extend(pools);
+            all.missing -= 1;
+        }
+        all
+    }
+}

@@ -1,0 +1,136 @@
+//! The rows of an event loop for the [inventory](crate::inventory).
+
+use crate::client::{
+    Client, ClientSlot, ClientState, LoggedIn, TransactionInput, TransactionState,
+};
+use crate::inventory::{ClientActivity, ClientRow, PoolRow, Report, ServerActivity, ServerRow};
+use crate::slots::PoolIndex;
+use crate::upstream::{Upstream, UpstreamState};
+
+use super::Worker;
+
+impl Worker {
+    /// Returns who is connected here.
+    pub(super) fn report(&self) -> Report {
+        let pool = |index: PoolIndex| {
+            let pool = &self.upstreams[index];
+            PoolRow {
+                database: pool.database_name.clone(),
+                user: pool.key.user.clone(),
+                entry: pool.key.database,
+                server: pool.server,
+                mode: pool.mode,
+                replication: pool.key.replication,
+                orders: pool.orders,
+            }
+        };
+        Report {
+            clients: self.clients.iter().map(|(slot, it)| self.client_row(slot, it)).collect(),
+            servers: self.upstreams.iter().map(|(_, it)| self.server_row(it)).collect(),
+            pools: self.upstreams.pools().map(pool).collect(),
+        }
+    }
+
+    fn client_row(&self, slot: ClientSlot, client: &Client) -> ClientRow {
+        let account = client.account();
+        let pool = account.map(|account| &self.upstreams[account.pool]);
+        let upstream = client.upstream().and_then(|upstream| self.upstreams.get(upstream));
+        let activity = activity(client);
+        let asked_at = client.asked_at().unwrap_or(client.connected_at);
+        let has_permit = match client.transaction() {
+            Some(TransactionState::Running(_)) => upstream.is_some_and(Upstream::is_busy),
+            Some(TransactionState::AwaitingUpstream(_)) => true,
+            _ => false,
+        };
+        let waits = matches!(
+            activity,
+            ClientActivity::Queued | ClientActivity::Paused | ClientActivity::AwaitingConnection
+        );
+        debug_assert!(
+            upstream.is_none_or(|it| it.client() == Some(slot)),
+            "a connection and its client know each other"
+        );
+        ClientRow {
+            id: client.id,
+            user: client.user().to_owned(),
+            database: pool.map_or_else(String::new, |pool| pool.database_name.clone()),
+            server: pool.map(|pool| pool.server),
+            replication: pool.and_then(|pool| pool.key.replication),
+            activity,
+            address: client.connection.peer_address(),
+            local_address: client.connection.local_address(),
+            tls: client.connection.tls_description(),
+            application_name: application_name(client),
+            class: account.map(|account| account.class),
+            connected_at: client.connected_at,
+            asked_at,
+            waiting_since: waits.then_some(asked_at),
+            permit_since: has_permit
+                .then(|| client.running().map_or(asked_at, |running| running.since)),
+            idle_since: client.idle_in_transaction_since(),
+            prepared_statements: account.map_or(0, |it| it.session.statements.len()),
+            link: upstream.map(|upstream| upstream.id),
+        }
+    }
+
+    fn server_row(&self, upstream: &Upstream) -> ServerRow {
+        let pool = &self.upstreams[upstream.pool];
+        let client = upstream.client().and_then(|client| self.clients.get(client));
+        let host = self.shared.server(pool.server).hosts.address(upstream.peer.host);
+        ServerRow {
+            id: upstream.id,
+            user: pool.key.user.clone(),
+            database: pool.database_name.clone(),
+            server: pool.server,
+            replication: pool.key.replication,
+            activity: match upstream.state() {
+                UpstreamState::Connecting(_) | UpstreamState::LoggingIn(..) => {
+                    ServerActivity::LoggingIn
+                }
+                UpstreamState::Idle => ServerActivity::Idle,
+                UpstreamState::Lent { .. } => ServerActivity::Active,
+                UpstreamState::Checking => ServerActivity::Tested,
+                UpstreamState::Abandoned(_) => ServerActivity::Abandoned,
+                UpstreamState::Quarantined => ServerActivity::BeingCancelled,
+                UpstreamState::Closing => ServerActivity::Closing,
+            },
+            host: host.to_string(),
+            address: upstream.peer.address,
+            local_address: upstream.connection.local_address(),
+            tls: upstream.connection.tls_description(),
+            opened_at: upstream.opened_at,
+            since: upstream.since,
+            is_to_be_closed: pool.orders.close(upstream.opened_under),
+            link: client.map(|client| client.id),
+            application_name: client.map_or_else(String::new, application_name),
+            process_id: upstream.key.as_ref().map(|key| key.process_id),
+            prepared_statements: upstream.session.prepared_statements(),
+            cancels: upstream.cancels,
+        }
+    }
+}
+
+fn application_name(client: &Client) -> String {
+    let account = client.account();
+    account.map_or_else(String::new, |it| it.session.settings.application_name().to_owned())
+}
+
+fn activity(client: &Client) -> ClientActivity {
+    match &client.state {
+        ClientState::LoggingIn { .. } => ClientActivity::LoggingIn,
+        ClientState::Cancelling { .. } => ClientActivity::Cancelling,
+        ClientState::Closing { .. } => ClientActivity::Closing,
+        ClientState::LoggedIn(LoggedIn { transaction, .. }) => match transaction {
+            TransactionState::Idle { .. } | TransactionState::Refused { .. } => {
+                ClientActivity::Idle
+            }
+            TransactionState::Paused => ClientActivity::Paused,
+            TransactionState::Queued(_) => ClientActivity::Queued,
+            TransactionState::AwaitingUpstream(_) => ClientActivity::AwaitingConnection,
+            TransactionState::Running(running) => match running.input {
+                TransactionInput::IdleSince(_) => ClientActivity::IdleInTransaction,
+                TransactionInput::Flowing | TransactionInput::Held => ClientActivity::Running,
+            },
+        },
+    }
+}
