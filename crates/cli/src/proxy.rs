@@ -3,19 +3,20 @@
 use std::fmt::Write;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
 use tidegate_control::{Algorithm, ControlChoice};
 use tidegate_gate::ClassGoal;
-use tidegate_proxy::Running;
 use tidegate_proxy::config::{
     ClientAuthentication, Config, ListenAddress, PoolMode, SessionStatePolicy, SslMode,
 };
 use tidegate_proxy::config_file::{
     AdminAddress, ConfigError, ConfigFile, DatabaseSection, UpstreamUrl,
 };
+use tidegate_proxy::{Running, ShutdownMode};
 use tracing::{debug, info, warn};
 
 use crate::{Failure, interrupt, print};
@@ -259,6 +260,7 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<(), Failure> {
     let running = tidegate_proxy::start(config).map_err(Failure::failed)?;
     print(&addresses(&running))?;
 
+    obey_shutdown_orders(&running);
     let (handle, failure) = (signals.handle(), running.failure());
     // Ends the wait for signals when a thread has failed.
     let watch = std::thread::spawn(move || {
@@ -286,6 +288,24 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<(), Failure> {
     }
     info!("stopped");
     Ok(())
+}
+
+/// Time between the order to stop and the end of everything, so that the stop has begun.
+const STOP_PAUSE: Duration = Duration::from_millis(100);
+
+/// Lets the console's SHUTDOWN do what signals do: one lets running transactions end, a second one
+/// stops at once.
+fn obey_shutdown_orders(running: &Running) {
+    let stop_now = std::sync::Mutex::new(running.stop_now());
+    running.on_shutdown_order(move |mode| {
+        if let Err(error) = kill_process(getpid(), Signal::TERM) {
+            warn!(%error, "cannot stop");
+        }
+        if mode == ShutdownMode::Immediate {
+            std::thread::sleep(STOP_PAUSE);
+            stop_now.lock().unwrap_or_else(PoisonError::into_inner)();
+        }
+    });
 }
 
 fn addresses(running: &Running) -> String {

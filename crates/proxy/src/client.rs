@@ -4,7 +4,7 @@
 //! LoggingIn: FirstPacket -> (LookingUp) -> Authenticating -> AwaitingParameters -> LoggedIn
 //! LoggedIn:  Idle -> (gate) -> Queued -> AwaitingUpstream -> Running -> Idle
 //!            Idle -> Paused -> Idle   any of them but Running -> Refused -> Idle
-//! any state -> Closing; FirstPacket -> Cancelling
+//! any state -> Closing; FirstPacket -> Cancelling; Authenticating -> Console
 //! ```
 //!
 //! A state holds what exists only in it: an upstream connection, a permit, a place in the queue.
@@ -17,6 +17,7 @@ use tidegate_gate::{Class, Permit, Ticket};
 
 use crate::cancel_key::ClientKey;
 use crate::capacity::Place;
+use crate::console::{ConsoleClient, Rights};
 use crate::login::{Exchange, PasswordMethod};
 use crate::net::{Connection, Stream};
 use crate::session::ClientSession;
@@ -34,6 +35,17 @@ pub(crate) struct Requester {
     pub(crate) client: ClientSlot,
 }
 
+/// What a client that asks for the console may do there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConsoleAccess {
+    /// Everything: it is the user of the operating system that runs the proxy.
+    Own,
+    /// This much, once it has proved who it is.
+    Proved(Rights),
+    /// Nothing.
+    Denied,
+}
+
 /// Who a client says it is, and what it asks for.
 #[derive(Debug)]
 pub(crate) struct Applicant {
@@ -44,6 +56,8 @@ pub(crate) struct Applicant {
     /// How long it may take.
     pub(crate) timeouts: ClientTimeouts,
     pub(crate) session: ClientSession,
+    /// Set if it asks for the console.
+    pub(crate) console: Option<ConsoleAccess>,
 }
 
 /// What has to be found out about a client before it can prove anything.
@@ -140,6 +154,8 @@ pub(crate) enum ClientState {
         stage: LoginStage,
     },
     LoggedIn(LoggedIn),
+    /// It is a client of the console.
+    Console(ConsoleClient),
     /// It has sent a cancel request, and is closed when the server has dealt with it.
     Cancelling {
         since: Instant,
@@ -275,6 +291,7 @@ impl Client {
                 use TransactionState::{Idle, Refused, Running};
                 matches!(transaction, Idle { .. } | Running(_) | Refused { .. })
             }
+            ClientState::Console(console) => !console.is_busy,
             ClientState::Cancelling { .. } | ClientState::Closing { .. } => false,
         }
     }
@@ -314,7 +331,9 @@ impl Client {
                 _ => None,
             },
             ClientState::LoggedIn(client) => Some(&client.account),
-            ClientState::Cancelling { .. } | ClientState::Closing { .. } => None,
+            ClientState::Console(_)
+            | ClientState::Cancelling { .. }
+            | ClientState::Closing { .. } => None,
         }
     }
 
@@ -365,6 +384,7 @@ impl Client {
                     LoginStage::LookingUp(applicant, _) | LoginStage::Authenticating(applicant, _),
                 ..
             } => &applicant.user,
+            ClientState::Console(console) => &console.user,
             _ => self.account().map_or("", |account| &account.user),
         }
     }
@@ -482,7 +502,7 @@ impl Client {
             ClientState::LoggingIn { since, .. }
             | ClientState::Cancelling { since }
             | ClientState::Closing { since } => Some(since),
-            ClientState::LoggedIn(_) => None,
+            ClientState::LoggedIn(_) | ClientState::Console(_) => None,
         }
     }
 

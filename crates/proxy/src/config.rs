@@ -283,6 +283,10 @@ pub struct Config {
     pub authentication: ClientAuthentication,
     /// How connections of clients are encrypted; `None` does not offer it.
     pub client_tls: Option<ClientTls>,
+    /// Users who may do everything in the console.
+    pub admin_users: Vec<String>,
+    /// Users who may look at everything in the console.
+    pub stats_users: Vec<String>,
     /// The user file's contents.
     pub users: Users,
     /// Clients at once; `None` is as many as there are file descriptors for.

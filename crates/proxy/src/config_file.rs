@@ -109,6 +109,8 @@ impl ConfigFile {
             threads: self.threads.unwrap_or(defaults::THREADS),
             databases: databases(self.databases, &users, timeouts.client)?,
             authentication,
+            admin_users: self.admin_users,
+            stats_users: self.stats_users,
             client_tls,
             max_clients: self.max_clients.map(NonZeroU32::get),
             users,

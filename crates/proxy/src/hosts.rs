@@ -32,6 +32,7 @@
 //! | [`Attempt::answered`] | the host refuses this user or database: it can be reached |
 //! | dropped | nothing is known, such as when the client has gone for which it was made |
 
+use std::net::IpAddr;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -248,6 +249,13 @@ impl Hosts {
     /// Returns the address of a host as it was configured.
     pub(crate) fn address(&self, host: usize) -> &ServerAddress {
         &self.list.hosts[host]
+    }
+
+    /// Returns the addresses that a host's name means.
+    pub(crate) fn addresses(&self, host: usize) -> Vec<IpAddr> {
+        let state = self.lock();
+        let of_host = state.targets.iter().filter(|target| target.peer.host == host);
+        of_host.filter_map(|target| Some(target.peer.address?.ip())).collect()
     }
 
     /// Returns what is asked of a host.

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tidegate_gate::Class;
 
-use crate::commands::DatabaseOrders;
 use crate::config::PoolMode;
 use crate::mailbox::Message;
 use crate::replication::Replication;
 use crate::shared::Shared;
 use crate::slots::{DatabaseIndex, ServerIndex};
+use crate::traffic::PoolTraffic;
 
 /// What a client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub(crate) enum ClientActivity {
     Running,
     /// Its transaction is open and waits for the client.
     IdleInTransaction,
+    /// It is a client of the console.
+    Console,
     /// It has sent a cancel request.
     Cancelling,
     /// It is being closed.
@@ -49,6 +51,8 @@ pub(crate) struct ClientRow {
     pub(crate) user: String,
     /// The database, as clients call it; empty until it is let in.
     pub(crate) database: String,
+    /// The user on the server; empty until it is let in.
+    pub(crate) pool_user: String,
     pub(crate) server: Option<ServerIndex>,
     pub(crate) replication: Option<Replication>,
     pub(crate) activity: ClientActivity,
@@ -102,11 +106,8 @@ pub(crate) struct ServerRow {
     pub(crate) user: String,
     /// The database, as clients call it.
     pub(crate) database: String,
-    pub(crate) server: ServerIndex,
     pub(crate) replication: Option<Replication>,
     pub(crate) activity: ServerActivity,
-    /// The host as configured: a name, an address, or the path of a socket.
-    pub(crate) host: String,
     /// `None` is a Unix-domain socket.
     pub(crate) address: Option<SocketAddr>,
     pub(crate) local_address: Option<SocketAddr>,
@@ -136,10 +137,9 @@ pub(crate) struct PoolRow {
     /// The user on the server.
     pub(crate) user: String,
     pub(crate) entry: DatabaseIndex,
-    pub(crate) server: ServerIndex,
     pub(crate) mode: PoolMode,
     pub(crate) replication: Option<Replication>,
-    pub(crate) orders: DatabaseOrders,
+    pub(crate) traffic: PoolTraffic,
 }
 
 /// What one event loop has.

@@ -19,17 +19,17 @@ mod auth_query;
 mod cancel_key;
 mod capacity;
 mod client;
-#[allow(dead_code, reason = "the console and the page use it")]
 mod commands;
 pub mod config;
 pub mod config_file;
+mod config_listing;
+mod console;
 mod control_thread;
 mod descriptors;
 mod handshake;
 pub mod hba;
 mod health;
 mod hosts;
-#[allow(dead_code, reason = "the console and the page use it")]
 mod inventory;
 mod log_limit;
 mod login;
@@ -51,6 +51,7 @@ mod switches;
 mod system_users;
 mod timeouts;
 mod tls;
+mod traffic;
 mod upstream;
 mod upstream_url;
 pub mod users;
@@ -72,6 +73,9 @@ use accounts::Accounts;
 use auth_query::LookUpThread;
 use commands::Commands;
 use config::{ClientAuthentication, Config, ListenAddress, ServerAddress, ServerHosts, SslMode};
+pub use config_listing::settings_in_force;
+use console::ConsoleState;
+pub use console::ShutdownMode;
 use control_thread::{ControlThread, ControlledServer};
 pub use health::ThreadFailure;
 use mailbox::{Mailbox, Message};
@@ -163,9 +167,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let counters: Vec<Arc<WorkerCounters>> = polls.iter().map(|_| Arc::default()).collect();
     let accounts = Arc::new(account(&config, &servers, &regulated, &mailboxes));
     let metrics_of = |(index, server): (usize, _)| {
-        let (accounts, server_index) = (Arc::clone(&accounts), ServerIndex(index));
-        let connections = CountedConnections { accounts, server: server_index };
-        server_metrics(server, connections)
+        let accounts = Arc::clone(&accounts);
+        server_metrics(server, CountedConnections { accounts, server: ServerIndex(index) })
     };
     let server_metrics = servers.iter().zip(&regulated).enumerate().map(metrics_of).collect();
     let metrics = Arc::new(MetricsSource::new(server_metrics, counters.clone()));
@@ -185,6 +188,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         system_users,
         mailboxes,
         commands: Commands::default(),
+        console: ConsoleState::default(),
+        decisions: regulated.iter().map(|it| Arc::clone(&it.decisions)).collect(),
     });
     descriptors::check(&shared);
     let health = Arc::clone(metrics.health());
@@ -403,6 +408,13 @@ impl Running {
     /// everything has stopped.
     pub fn shutdown(mut self, grace: Duration) {
         self.stop(grace);
+    }
+
+    /// Sets what the console's SHUTDOWN does: usually what a signal to the process would do.
+    /// Without it the command is refused.
+    pub fn on_shutdown_order(&self, stop: impl Fn(ShutdownMode) + Send + Sync + 'static) {
+        let is_first = self.shared.console.shutdown.set(Box::new(stop)).is_ok();
+        debug_assert!(is_first, "it is set once");
     }
 
     /// Ends the grace time of a shutdown that runs on another thread.

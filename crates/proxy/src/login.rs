@@ -111,6 +111,8 @@ login_failures! {
     Encryption: "encryption",
     /// The database is not configured.
     Database: "database",
+    /// The user may not use the console, or too many do.
+    Console: "console",
     /// The database has been disabled.
     Disabled: "disabled",
     /// What the client has sent is no login that the proxy takes.

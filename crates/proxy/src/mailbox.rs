@@ -51,6 +51,8 @@ pub(crate) enum Message {
     Kill { scope: Scope },
     /// End the client with this number, and say so if there is one.
     KillClient { id: u64, found: Sender<()> },
+    /// A message of this client of the console has been answered.
+    ConsoleAnswer { client: ClientSlot, bytes: Vec<u8> },
     /// Say who is connected.
     Report { to: Sender<Report> },
     /// Stop: no new clients; transactions may run until `deadline`.

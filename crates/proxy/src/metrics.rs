@@ -155,6 +155,16 @@ impl Decisions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).curve = Some((curve, now));
     }
 
+    /// Returns the last decision: who made it, and why.
+    pub(crate) fn last(&self) -> Option<(&'static str, Reason)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).last
+    }
+
+    /// Returns what is expected at every limit, and when that was said.
+    pub(crate) fn curve(&self) -> Option<(WhatIfCurve, Instant)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).curve.clone()
+    }
+
     fn so_far(&self) -> ServerDecisions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -9,8 +9,10 @@ use crate::accounts::Accounts;
 use crate::auth_query::Lookups;
 use crate::commands::Commands;
 use crate::config::{Config, Database, ServerAddress, ServerHosts};
+use crate::console::ConsoleState;
 use crate::hosts::{Hosts, Peer};
 use crate::mailbox::Mailbox;
+use crate::metrics::Decisions;
 use crate::net::{Connection, Stream};
 use crate::reloaded::Reloaded;
 use crate::slots::{DatabaseIndex, ServerIndex};
@@ -104,6 +106,9 @@ pub(crate) struct Shared {
     pub(crate) mailboxes: Vec<Arc<Mailbox>>,
     /// What an administrator has ordered.
     pub(crate) commands: Commands,
+    pub(crate) console: ConsoleState,
+    /// For each server, the decisions about its limit.
+    pub(crate) decisions: Vec<Arc<Decisions>>,
 }
 
 impl Shared {
@@ -133,6 +138,11 @@ impl Shared {
 
     pub(crate) fn server(&self, server: ServerIndex) -> &Server {
         &self.servers[server.0]
+    }
+
+    /// Returns whether a database of this name has an entry of its own.
+    pub(crate) fn is_configured(&self, name: &str) -> bool {
+        self.config.databases.iter().any(|it| it.name.as_deref() == Some(name))
     }
 
     /// Returns the database that clients mean by `name`: the entry of that name, or the one for all

@@ -21,6 +21,7 @@ use crate::replication::Replication;
 use crate::session::ServerSession;
 use crate::shared::Server;
 use crate::slots::{DatabaseIndex, PoolIndex, ServerIndex, Slot, Slots};
+use crate::traffic::PoolTraffic;
 
 /// Connections of one event loop for clients of session mode are opened only while fewer than this
 /// are opening: a storm of clients must not become a storm of new server processes.
@@ -58,6 +59,8 @@ pub(crate) struct Upstream {
     pub(crate) opened_at: Instant,
     /// The number of reconnections that were ordered when it was opened.
     pub(crate) opened_under: u64,
+    /// When the query began that is being answered.
+    pub(crate) query_since: Option<Instant>,
     pub(crate) connection: Connection,
     /// Whether the message that is handled in pieces goes to the client.
     pub(crate) is_passed_on: bool,
@@ -235,6 +238,7 @@ pub(crate) struct Pool {
     pub(crate) database_name: String,
     /// The orders of an administrator that are in force for the database.
     pub(crate) orders: DatabaseOrders,
+    pub(crate) traffic: PoolTraffic,
     /// The server, which has the gate.
     pub(crate) server: ServerIndex,
     pub(crate) mode: PoolMode,
@@ -273,6 +277,7 @@ impl Pool {
             key,
             database_name,
             orders,
+            traffic: PoolTraffic::new(Instant::now()),
             server,
             mode,
             credentials,
@@ -476,6 +481,7 @@ impl Upstreams {
                 id,
                 opened_at: now,
                 opened_under,
+                query_since: None,
                 connection,
                 is_passed_on: false,
                 state: UpstreamState::Connecting(client),

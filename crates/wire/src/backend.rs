@@ -53,6 +53,9 @@ pub mod tag {
 /// A `ParseComplete` message.
 pub const PARSE_COMPLETE: &[u8] = b"1\0\0\0\x04";
 
+/// A `BindComplete` message.
+pub const BIND_COMPLETE: &[u8] = b"2\0\0\0\x04";
+
 /// A `CloseComplete` message.
 pub const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
 
@@ -131,6 +134,95 @@ pub fn data_row(payload: &[u8]) -> Result<impl Iterator<Item = Option<&[u8]>>, M
 /// Appends an `ErrorResponse` with this payload.
 pub fn encode_error_payload(out: &mut Vec<u8>, payload: &[u8]) {
     frame::message(out, tag::ERROR, |out| out.extend_from_slice(payload));
+}
+
+/// The type of a column, of those that the proxy's own results have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnType {
+    /// `text`.
+    Text,
+    /// `int4`.
+    Int4,
+    /// `int8`.
+    Int8,
+    /// `numeric`.
+    Numeric,
+}
+
+impl ColumnType {
+    /// Returns the type's object identifier and its length in bytes, -1 where that varies.
+    fn described(self) -> (u32, i16) {
+        match self {
+            ColumnType::Text => (25, -1),
+            ColumnType::Int4 => (23, 4),
+            ColumnType::Int8 => (20, 8),
+            ColumnType::Numeric => (1700, -1),
+        }
+    }
+}
+
+/// Appends a `RowDescription` of columns in text format that belong to no table.
+///
+/// # Panics
+/// There are more than 65,535 columns.
+pub fn encode_row_description<'a>(
+    out: &mut Vec<u8>,
+    columns: impl ExactSizeIterator<Item = (&'a str, ColumnType)>,
+) {
+    frame::message(out, tag::ROW_DESCRIPTION, |out| {
+        let count = u16::try_from(columns.len()).expect("at most 65,535 columns");
+        out.extend_from_slice(&count.to_be_bytes());
+        for (name, of) in columns {
+            frame::string(out, name.as_bytes());
+            let (oid, length) = of.described();
+            // Neither table nor column of a table.
+            out.extend_from_slice(&[0; 6]);
+            out.extend_from_slice(&oid.to_be_bytes());
+            out.extend_from_slice(&length.to_be_bytes());
+            out.extend_from_slice(&(-1_i32).to_be_bytes());
+            out.extend_from_slice(&0_i16.to_be_bytes());
+        }
+    });
+}
+
+/// Appends a `DataRow` of texts; absent is NULL.
+///
+/// # Panics
+/// There are more than 65,535 columns.
+pub fn encode_data_row<'a>(
+    out: &mut Vec<u8>,
+    values: impl ExactSizeIterator<Item = Option<&'a str>>,
+) {
+    frame::message(out, tag::DATA_ROW, |out| {
+        let count = u16::try_from(values.len()).expect("at most 65,535 columns");
+        out.extend_from_slice(&count.to_be_bytes());
+        for value in values {
+            match value {
+                Some(text) => frame::counted(out, text.as_bytes()),
+                None => out.extend_from_slice(&(-1_i32).to_be_bytes()),
+            }
+        }
+    });
+}
+
+/// Appends a `CommandComplete` with this command tag.
+pub fn encode_command_complete(out: &mut Vec<u8>, command: &[u8]) {
+    frame::message(out, tag::COMMAND_COMPLETE, |out| frame::string(out, command));
+}
+
+/// Appends an `EmptyQueryResponse`.
+pub fn encode_empty_query(out: &mut Vec<u8>) {
+    frame::message(out, tag::EMPTY_QUERY, |_| ());
+}
+
+/// Appends a `ParameterDescription` of a statement without parameters.
+pub fn encode_no_parameters(out: &mut Vec<u8>) {
+    frame::message(out, tag::PARAMETER_DESCRIPTION, |out| out.extend_from_slice(&[0; 2]));
+}
+
+/// Appends a `NoData`.
+pub fn encode_no_data(out: &mut Vec<u8>) {
+    frame::message(out, tag::NO_DATA, |_| ());
 }
 
 /// Appends a `ReadyForQuery`.

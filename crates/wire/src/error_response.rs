@@ -40,6 +40,12 @@ impl SqlState<'static> {
     pub const IDLE_SESSION: SqlState<'static> = SqlState("57P05");
     /// `warning`.
     pub const WARNING: SqlState<'static> = SqlState("01000");
+    /// `insufficient_privilege`.
+    pub const INSUFFICIENT_PRIVILEGE: SqlState<'static> = SqlState("42501");
+    /// `syntax_error`.
+    pub const SYNTAX_ERROR: SqlState<'static> = SqlState("42601");
+    /// `invalid_cursor_name`.
+    pub const INVALID_CURSOR_NAME: SqlState<'static> = SqlState("34000");
     /// `object_not_in_prerequisite_state`.
     pub const NOT_IN_PREREQUISITE_STATE: SqlState<'static> = SqlState("55000");
     /// `feature_not_supported`.
@@ -79,6 +85,19 @@ pub fn encode_refusal(out: &mut Vec<u8>, message: &str, hint: &str) {
 /// Appends a `NoticeResponse` of the severity WARNING, with a hint at what to do.
 pub fn encode_warning(out: &mut Vec<u8>, code: SqlState<'_>, message: &str, hint: &str) {
     encode_with_hint(out, (backend::tag::NOTICE, "WARNING"), code, message, hint);
+}
+
+/// Appends a `NoticeResponse` of the severity NOTICE, with a detail unless that is empty.
+pub fn encode_notice(out: &mut Vec<u8>, message: &str, detail: &str) {
+    frame::message(out, backend::tag::NOTICE, |out| {
+        let fields =
+            [(b'S', "NOTICE"), (b'V', "NOTICE"), (b'C', "00000"), (b'M', message), (b'D', detail)];
+        for (field, text) in fields.into_iter().filter(|(_, text)| !text.is_empty()) {
+            out.push(field);
+            frame::string(out, text.as_bytes());
+        }
+        out.push(0);
+    });
 }
 
 fn encode_with_hint(

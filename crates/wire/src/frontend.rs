@@ -118,6 +118,27 @@ pub fn bind_names(payload: &[u8]) -> Result<BindNames<'_>, Malformed> {
     Ok(BindNames { portal, statement: cursor.string("statement name")? })
 }
 
+/// Returns whether a Bind asks for a result column in binary format.
+///
+/// # Errors
+/// The payload is cut short.
+pub fn asks_for_binary(payload: &[u8]) -> Result<bool, Malformed> {
+    let mut cursor = Cursor::new("Bind", payload);
+    cursor.string("portal name")?;
+    cursor.string("statement name")?;
+    for _ in 0..cursor.uint16("count")? {
+        cursor.array::<2>("parameter format")?;
+    }
+    for _ in 0..cursor.uint16("count")? {
+        cursor.counted("parameter")?;
+    }
+    let mut is_binary = false;
+    for _ in 0..cursor.uint16("count")? {
+        is_binary |= cursor.array::<2>("result format")? != [0, 0];
+    }
+    Ok(is_binary)
+}
+
 /// Reads a Describe or Close payload.
 ///
 /// # Errors

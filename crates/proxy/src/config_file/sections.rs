@@ -32,6 +32,10 @@ pub struct ConfigFile {
     pub threads: Option<NonZeroUsize>,
     /// How clients prove who they are.
     pub auth: Option<ClientAuthentication>,
+    /// Users who may do everything in the console.
+    pub admin_users: Vec<String>,
+    /// Users who may look at everything in the console.
+    pub stats_users: Vec<String>,
     /// How connections of clients are encrypted.
     pub client_tls: ClientTlsSection,
     /// The user file.

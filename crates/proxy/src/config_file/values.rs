@@ -64,6 +64,15 @@ impl FromStr for PoolMode {
     }
 }
 
+impl fmt::Display for PoolMode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            PoolMode::Transaction => "transaction",
+            PoolMode::Session => "session",
+        })
+    }
+}
+
 impl FromStr for SessionStatePolicy {
     type Err = ValueError;
 
@@ -101,6 +110,18 @@ impl FromStr for ClientAuthentication {
             "hba" => Ok(ClientAuthentication::Hba),
             _ => Err(ValueError::new(text, "trust, md5, scram-sha-256, cert or hba")),
         }
+    }
+}
+
+impl fmt::Display for ClientAuthentication {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            ClientAuthentication::Trust => "trust",
+            ClientAuthentication::Md5 => "md5",
+            ClientAuthentication::ScramSha256 => "scram-sha-256",
+            ClientAuthentication::Certificate => "cert",
+            ClientAuthentication::Hba => "hba",
+        })
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct ServerSession {
     pub(crate) watch: Watch,
     /// The server refused to run a plan because its result type has changed.
     pub(crate) is_plan_outdated: bool,
+    /// Messages about named statements since this was last taken.
+    pub(crate) passed: PassedStatements,
     /// Parse messages the proxy has sent by itself.
     pub(crate) own_parses: u64,
     /// The server has told the client that it ends the connection, and why.
@@ -38,6 +40,17 @@ pub(crate) struct ServerSession {
     /// The server has become a standby, or is none any more.
     pub(crate) became_standby: Option<bool>,
     pub(super) statements: ServerStatements,
+}
+
+/// How many messages about named statements there were.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PassedStatements {
+    /// Parse messages of clients.
+    pub(crate) named_parses: u64,
+    /// Bind messages of clients.
+    pub(crate) named_binds: u64,
+    /// Parse messages of clients that were passed on to the server.
+    pub(crate) prepared: u64,
 }
 
 /// The statements on an upstream connection.
@@ -85,6 +98,7 @@ impl ServerSession {
             is_altered: false,
             watch: Watch::default(),
             is_plan_outdated: false,
+            passed: PassedStatements::default(),
             own_parses: 0,
             is_ending: false,
             holds_long_statement: false,

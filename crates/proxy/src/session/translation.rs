@@ -58,6 +58,7 @@ impl Translation<'_, '_> {
             self.server.replies.sent(ExpectedReply::ProxyParse(statement.id));
         } else {
             let owed = ExpectedReply::Parse(Some(statement.id));
+            self.server.passed.prepared += 1;
             self.prepare(&statement, parse.definition, owed);
         }
         let batch = self.server.replies.batch();

@@ -288,6 +288,9 @@ impl Worker {
         let Some((slot, client)) = named.filter(|(_, client)| client.key.is(key)) else {
             return self.tell(Some(requester));
         };
+        if let ClientState::Console(console) = &client.state {
+            console.cancel();
+        }
         let holds_input = client.is_held() && !client.connection.inbox.is_empty();
         match client.transaction() {
             Some(

@@ -7,7 +7,7 @@ use tidegate_gate::Gate;
 use tidegate_wire::backend::{self, TransactionStatus};
 use tidegate_wire::error_response::{self, Severity, SqlState};
 use tidegate_wire::frontend::{self, tag};
-use tidegate_wire::input::{Input, Missing, Peeked, Side};
+use tidegate_wire::input::{Input, Message, Missing, Peeked, Side};
 
 use crate::client::TransactionState;
 use crate::client::{Client, ClientSlot, ClientState, LoggedIn, LoginStage, TransactionInput};
@@ -97,6 +97,9 @@ impl Worker {
             match self.clients[slot].connection.read(&mut buffer) {
                 ReadOutcome::Bytes { count, .. } => {
                     self.counters.bytes_from_clients.fetch_add(count as u64, Ordering::Relaxed);
+                    if let Some(account) = self.clients[slot].account() {
+                        self.upstreams[account.pool].traffic.total.received += count as u64;
+                    }
                     self.client_bytes(slot, &buffer[..count]);
                 }
                 ReadOutcome::Nothing => {}
@@ -165,6 +168,7 @@ impl Worker {
                     | TransactionState::Queued(_)
                     | TransactionState::AwaitingUpstream(_) => Flow::Wait,
                 },
+                ClientState::Console(_) => self.console_message(slot, &mut input),
                 ClientState::Cancelling { .. } | ClientState::Closing { .. } => {
                     input.discard();
                     Flow::Wait
@@ -268,6 +272,7 @@ impl Worker {
     /// `None` if the input is anything else, which needs a permit.
     fn prepare_without_server(&mut self, slot: ClientSlot, input: &mut Input<'_>) -> Option<Flow> {
         let client = &mut self.clients[slot];
+        let pool = client.account()?.pool;
         let parse = input.peek().ok()??;
         let is_alone = parse.tag() == tag::PARSE
             && parse.is_complete()
@@ -278,6 +283,7 @@ impl Worker {
         {
             return None;
         }
+        self.upstreams[pool].traffic.total.client_parses += 1;
         // Both messages are complete, so that nothing of them is missing.
         (_, client.connection.passing) = parse.take();
         if let Ok(Some(sync)) = input.peek() {
@@ -344,12 +350,10 @@ impl Worker {
             running.input = TransactionInput::Held;
             return Flow::Wait;
         }
-        if let TransactionInput::IdleSince(_) = running.input
-            && let Some(permit) = server.permit_mut()
-        {
+        let before = std::mem::replace(&mut running.input, TransactionInput::Flowing);
+        if let (TransactionInput::IdleSince(_), Some(permit)) = (before, server.permit_mut()) {
             permit.resume(Instant::now());
         }
-        running.input = TransactionInput::Flowing;
         let mut naming = match pool.mode {
             PoolMode::Session => Naming::Kept,
             PoolMode::Transaction => Naming::Shared {
@@ -389,7 +393,10 @@ impl Worker {
             }
             return Flow::Wait;
         }
-        running.has_sent |= !gather.bytes().is_empty();
+        if !gather.bytes().is_empty() {
+            running.has_sent = true;
+            server.query_since.get_or_insert(self.now);
+        }
         self.buffers.changed = gather.recycle();
         self.after_relay_to_server((slot, upstream), sent.is_ok(), end)
     }
@@ -401,8 +408,15 @@ impl Worker {
         is_sent: bool,
         end: End,
     ) -> Flow {
-        let server = self.upstreams.get_mut(upstream);
-        let own_parses = server.map_or(0, |it| std::mem::take(&mut it.session.own_parses));
+        let mut own_parses = 0;
+        if let Some((server, pool)) = self.upstreams.with_pool(upstream) {
+            own_parses = std::mem::take(&mut server.session.own_parses);
+            let passed = std::mem::take(&mut server.session.passed);
+            let total = &mut pool.traffic.total;
+            total.client_parses += passed.named_parses;
+            total.binds += passed.named_binds;
+            total.server_parses += passed.prepared + own_parses;
+        }
         if own_parses > 0 {
             self.counters.statements_prepared.fetch_add(own_parses, Ordering::Relaxed);
         }
@@ -593,12 +607,27 @@ fn relay(
         }
         let (message, missing) = peeked.take();
         *passing = missing;
+        count_statements(&message, server);
         let sent = session::to_server(&message, client, server, naming, out);
         if let Err(violation) = sent {
             return End::Violation(violation.to_string());
         }
     }
     End::Input
+}
+
+/// Counts messages about named statements.
+fn count_statements(message: &Message<'_>, server: &mut ServerSession) {
+    let is_named = |name: Result<&[u8], _>| name.is_ok_and(|name: &[u8]| !name.is_empty());
+    match message.tag() {
+        tag::PARSE if is_named(frontend::statement_name(message.payload())) => {
+            server.passed.named_parses += 1;
+        }
+        tag::BIND if is_named(frontend::bind_names(message.payload()).map(|it| it.statement)) => {
+            server.passed.named_binds += 1;
+        }
+        _ => {}
+    }
 }
 
 /// Returns the message at the front if enough of it has arrived to handle it.

@@ -11,15 +11,18 @@ use tidegate_wire::frontend::tag;
 use tidegate_wire::input::Input;
 use tidegate_wire::startup::{FirstPacket, PROTOCOL_3_2, Startup};
 
-use crate::client::{Account, Applicant, ClientSlot, ClientState, Inquiry, LoginStage, Requester};
+use crate::client::{
+    Account, Applicant, ClientSlot, ClientState, ConsoleAccess, Inquiry, LoginStage, Requester,
+};
 use crate::config::{PoolMode, SslMode};
+use crate::console;
 use crate::handshake::Credentials;
 use crate::hba::Request;
 use crate::login::{self, ClientProof, Demand, LoginError, LoginFailure, Step};
 use crate::replication::Replication;
 use crate::session::ClientSession;
 use crate::settings::Settings;
-use crate::slots::PoolIndex;
+use crate::slots::{DatabaseIndex, PoolIndex};
 use crate::switches;
 use crate::tls::settings::Acceptor;
 use crate::tls::{HANDSHAKE_RECORD, TlsError, certificate};
@@ -214,8 +217,15 @@ impl Worker {
             is_replication: replication == Some(Replication::Physical),
         };
         let config = &self.shared.config;
+        let console = self.console_access(slot, &name, &user);
+        if console == Some(ConsoleAccess::Own) {
+            return Ok((self.console_applicant(user, console), Demand::Nothing));
+        }
         let demand = login::demand(config.authentication, config.hba.as_ref(), &request, proof)
             .map_err(|error| refusal(&error))?;
+        if console.is_some() {
+            return Ok((self.console_applicant(user, console), demand));
+        }
         let (database, entry) = self.shared.database(&name).ok_or_else(|| {
             let message = format!("database \"{name}\" is not configured here");
             (LoginFailure::Database, SqlState::INVALID_CATALOG_NAME, message)
@@ -240,7 +250,26 @@ impl Worker {
         };
         let first_settings = settings.clone();
         let session = ClientSession { settings, first_settings, ..ClientSession::default() };
-        Ok((Applicant { user: user.into(), class, key, timeouts, session }, demand))
+        let user = user.into();
+        Ok((Applicant { user, class, key, timeouts, session, console: None }, demand))
+    }
+
+    /// Returns a client that asks for the console. Users who are not in the user file are looked up
+    /// where those of the first database are that looks users up.
+    fn console_applicant(&self, user: String, console: Option<ConsoleAccess>) -> Applicant {
+        let databases = (0..self.shared.config.databases.len()).map(DatabaseIndex);
+        let with_lookups = databases.clone().find(|&it| self.shared.lookups(it).is_some());
+        let key = PoolKey {
+            database: with_lookups.unwrap_or(DatabaseIndex(0)),
+            server_database: console::DATABASES[0].to_owned(),
+            user: user.clone(),
+            replication: None,
+        };
+        let settings = Settings::default();
+        let class = self.class_of(&user, &settings);
+        let timeouts = self.shared.config.timeouts.client;
+        let session = ClientSession::default();
+        Applicant { user: user.into(), class, key, timeouts, session, console }
     }
 
     /// Returns where a client is; `None` is on this machine, by a Unix-domain socket.
@@ -323,7 +352,10 @@ impl Worker {
 
     /// Lets a client in that is who it says it is, and tells it so, after `out`.
     pub(super) fn admit(&mut self, slot: ClientSlot, applicant: Box<Applicant>, mut out: Vec<u8>) {
-        let Applicant { user, class, key, timeouts, session } = *applicant;
+        if let Some(access) = applicant.console {
+            return self.admit_to_console(slot, applicant.user, access, out);
+        }
+        let Applicant { user, class, key, timeouts, session, console: _ } = *applicant;
         let pool = self.pool(key);
         let timeouts = Box::new(timeouts);
         let account = Account { user, class, timeouts, pool, session, place: None };

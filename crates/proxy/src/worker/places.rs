@@ -340,6 +340,7 @@ impl Worker {
             } else if self.upstreams[pool].refused.is_none() {
                 self.open_for_waiting(pool);
             }
+            self.upstreams[pool].traffic.roll(self.now);
             self.retire_idle(pool);
             self.keep_open(pool);
         }

@@ -18,10 +18,9 @@ impl Worker {
                 database: pool.database_name.clone(),
                 user: pool.key.user.clone(),
                 entry: pool.key.database,
-                server: pool.server,
                 mode: pool.mode,
                 replication: pool.key.replication,
-                orders: pool.orders,
+                traffic: pool.traffic,
             }
         };
         Report {
@@ -53,7 +52,11 @@ impl Worker {
         ClientRow {
             id: client.id,
             user: client.user().to_owned(),
-            database: pool.map_or_else(String::new, |pool| pool.database_name.clone()),
+            database: match activity {
+                ClientActivity::Console => crate::console::DATABASES[0].to_owned(),
+                _ => pool.map_or_else(String::new, |pool| pool.database_name.clone()),
+            },
+            pool_user: pool.map_or_else(String::new, |pool| pool.key.user.clone()),
             server: pool.map(|pool| pool.server),
             replication: pool.and_then(|pool| pool.key.replication),
             activity,
@@ -76,12 +79,10 @@ impl Worker {
     fn server_row(&self, upstream: &Upstream) -> ServerRow {
         let pool = &self.upstreams[upstream.pool];
         let client = upstream.client().and_then(|client| self.clients.get(client));
-        let host = self.shared.server(pool.server).hosts.address(upstream.peer.host);
         ServerRow {
             id: upstream.id,
             user: pool.key.user.clone(),
             database: pool.database_name.clone(),
-            server: pool.server,
             replication: pool.key.replication,
             activity: match upstream.state() {
                 UpstreamState::Connecting(_) | UpstreamState::LoggingIn(..) => {
@@ -94,7 +95,6 @@ impl Worker {
                 UpstreamState::Quarantined => ServerActivity::BeingCancelled,
                 UpstreamState::Closing => ServerActivity::Closing,
             },
-            host: host.to_string(),
             address: upstream.peer.address,
             local_address: upstream.connection.local_address(),
             tls: upstream.connection.tls_description(),
@@ -118,6 +118,7 @@ fn application_name(client: &Client) -> String {
 fn activity(client: &Client) -> ClientActivity {
     match &client.state {
         ClientState::LoggingIn { .. } => ClientActivity::LoggingIn,
+        ClientState::Console(_) => ClientActivity::Console,
         ClientState::Cancelling { .. } => ClientActivity::Cancelling,
         ClientState::Closing { .. } => ClientActivity::Closing,
         ClientState::LoggedIn(LoggedIn { transaction, .. }) => match transaction {

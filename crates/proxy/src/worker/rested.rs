@@ -59,8 +59,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether a connection leads to a host in use and an address of that host, and no order
-    /// says that it is to be closed.
+    /// Returns whether a connection leads to a host in use and an address of that host, and no
+    /// order says that it is to be closed.
     pub(super) fn leads_where_it_should(&mut self, slot: UpstreamSlot) -> bool {
         let Some((server, pool)) = self.upstreams.with_pool(slot) else { return false };
         if pool.orders.close(server.opened_under) {

@@ -60,6 +60,8 @@ impl Loop {
             server_of,
             mailboxes,
             commands: crate::commands::Commands::default(),
+            console: crate::console::ConsoleState::default(),
+            decisions: regulated.iter().map(|it| Arc::clone(&it.decisions)).collect(),
         });
         let poll = polls.pop().unwrap();
         let worker = Worker::new(WorkerIndex(0), shared, poll, listeners, Arc::default()).unwrap();

@@ -26,6 +26,7 @@ use crate::session::ServerSession;
 use crate::settings::Settings;
 use crate::slots::PoolIndex;
 use crate::timeouts::ShownBound;
+use crate::traffic;
 use crate::upstream::{Refused, UpstreamSlot};
 
 use super::Worker;
@@ -205,6 +206,8 @@ impl Worker {
     /// Lends a pooled connection to a client, with the client's settings.
     fn lend(&mut self, slot: ClientSlot, upstream: UpstreamSlot, permit: Permit) {
         self.upstreams.lend(upstream, slot, self.now);
+        let pool = self.upstreams[upstream].pool;
+        self.upstreams[pool].traffic.total.assignments += 1;
         self.send_settings(slot, upstream);
         self.start(slot, upstream, permit);
     }
@@ -239,6 +242,11 @@ impl Worker {
 
     fn start(&mut self, slot: ClientSlot, upstream: UpstreamSlot, permit: Permit) {
         self.upstreams[upstream].begin_transaction(permit);
+        let asked = self.clients[slot].asked_at();
+        let waited = asked.map(|asked| self.now.saturating_duration_since(asked));
+        let pool = self.upstreams[upstream].pool;
+        let total = &mut self.upstreams[pool].traffic.total;
+        total.wait_us += traffic::micros(waited.unwrap_or_default());
         self.clients[slot].run_on(upstream, self.now);
     }
 
@@ -326,6 +334,8 @@ impl Worker {
             return self.end_transaction(slot, upstream);
         }
         let outcome = take_outcome(session);
+        self.count_transaction(slot, upstream);
+        let server = &mut self.upstreams[upstream];
         if let Some(running) = self.clients[slot].running_mut() {
             running.since = self.now;
         }
@@ -347,6 +357,10 @@ impl Worker {
     pub(super) fn finish_transaction(&mut self, slot: ClientSlot, upstream: UpstreamSlot) {
         let server = &mut self.upstreams[upstream];
         let (outcome, now) = (take_outcome(&mut server.session), Instant::now());
+        if server.is_busy() {
+            self.count_transaction(slot, upstream);
+        }
+        let server = &mut self.upstreams[upstream];
         let (permit, pool) = (server.take_permit(), server.pool);
         let requester = self.clients[slot].end_transaction();
         debug_assert!(
@@ -366,6 +380,15 @@ impl Worker {
         if self.stopping.is_some() {
             self.end_for_shutdown(slot);
         }
+    }
+
+    /// Counts the transaction that ends.
+    fn count_transaction(&mut self, slot: ClientSlot, upstream: UpstreamSlot) {
+        let Some(since) = self.clients[slot].running().map(|running| running.since) else { return };
+        let pool = self.upstreams[upstream].pool;
+        let total = &mut self.upstreams[pool].traffic.total;
+        total.transactions += 1;
+        total.transaction_us += traffic::micros(self.now.saturating_duration_since(since));
     }
 
     /// Lets a client of transaction mode keep its connection for as long as it has a statement that

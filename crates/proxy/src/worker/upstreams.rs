@@ -17,6 +17,7 @@ use crate::session::{self, ClientSession};
 use crate::session_state::{self, Kinds};
 use crate::slots::PoolIndex;
 use crate::timeouts::ShownBound;
+use crate::traffic;
 use crate::upstream::{Upstream, UpstreamSlot, UpstreamState};
 
 use super::{Source, Worker};
@@ -35,6 +36,8 @@ const LOGIN_MESSAGE_MAX: usize = 32 * 1024;
 struct Relayed {
     /// A ReadyForQuery for the client.
     ready: bool,
+    /// How many of them there were.
+    answers: u64,
     /// A query of the proxy's own was answered.
     own_ready: bool,
     /// An error on a connection that no client holds: the server is about to close it.
@@ -204,6 +207,11 @@ impl Worker {
                 ReadOutcome::Bytes { count, .. } => {
                     self.upstreams[slot].connection.inbox.clear();
                     self.counters.bytes_from_servers.fetch_add(count as u64, Ordering::Relaxed);
+                    if let Some((server, pool)) = self.upstreams.with_pool(slot)
+                        && server.client().is_some()
+                    {
+                        pool.traffic.total.sent += count as u64;
+                    }
                     self.upstream_bytes(slot, &buffer[..carried + count]);
                 }
                 ReadOutcome::Nothing => {}
@@ -286,6 +294,7 @@ impl Worker {
         };
         self.open_for_sessions();
         if let Some(client) = client {
+            self.upstreams[pool].traffic.total.assignments += 1;
             self.upstreams[pool].refused = None;
             return self.finish_client_login(client, &parameters);
         }
@@ -377,6 +386,7 @@ impl Worker {
         for kind in relayed.refused.pinning() {
             self.counters.session_state_refused.count(kind);
         }
+        self.count_queries(slot, relayed.answers);
         match self.upstreams[slot].state() {
             // Not only at the end: a COPY may ask for data, which no client will send.
             UpstreamState::Abandoned(_) => self.wind_up(slot),
@@ -385,6 +395,21 @@ impl Worker {
             UpstreamState::Lent { .. } if relayed.own_ready => self.own_query_answered(slot),
             _ => {}
         }
+    }
+
+    /// Counts queries that have been answered.
+    fn count_queries(&mut self, slot: UpstreamSlot, answers: u64) {
+        let now = self.now;
+        if answers == 0 {
+            return;
+        }
+        let Some((server, pool)) = self.upstreams.with_pool(slot) else { return };
+        let Some(since) = server.query_since.take() else { return };
+        pool.traffic.total.queries += answers;
+        let spent = now.saturating_duration_since(since);
+        pool.traffic.total.query_us += traffic::micros(spent);
+        // What was sent behind it is being answered from now on.
+        server.query_since = (!server.session.replies.is_quiet()).then_some(now);
     }
 
     /// Tells those that depend on a connection that it is gone, or of no use.
@@ -545,6 +570,7 @@ fn relay(
         if tag == tag::READY_FOR_QUERY {
             relayed.own_ready |= is_own;
             relayed.ready |= !is_own;
+            relayed.answers += u64::from(!is_own);
         }
     }
     Ok(relayed)
