@@ -3,6 +3,7 @@
 mod bench;
 mod controllers;
 mod demo;
+mod import;
 mod interrupt;
 mod lab;
 mod load;
@@ -43,6 +44,8 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Proxy(Box<proxy::ProxyArguments>),
+    Import(import::ImportArguments),
+    CheckConfig(import::CheckArguments),
     Load(load::LoadArguments),
     Demo(demo::DemoArguments),
     Bench(bench::BenchArguments),
@@ -86,6 +89,8 @@ fn main() -> ExitCode {
         .init();
     let outcome = match arguments.command {
         Command::Proxy(arguments) => proxy::run(*arguments),
+        Command::Import(arguments) => import::import(&arguments),
+        Command::CheckConfig(arguments) => import::check_config(&arguments),
         Command::Load(arguments) => load::run(&arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),

@@ -18,6 +18,7 @@ pub mod admin;
 mod auth_query;
 mod cancel_key;
 mod capacity;
+mod check;
 mod client;
 mod commands;
 pub mod config;
@@ -26,6 +27,8 @@ mod config_listing;
 mod console;
 mod control_thread;
 mod descriptors;
+#[cfg(test)]
+mod documented;
 mod handshake;
 pub mod hba;
 mod health;
@@ -37,6 +40,7 @@ mod mailbox;
 pub mod metrics;
 mod net;
 mod peers;
+pub mod pgbouncer;
 mod reloaded;
 mod replication;
 mod replies;
@@ -44,6 +48,8 @@ pub mod scram;
 mod session;
 mod session_state;
 mod settings;
+#[cfg(test)]
+mod settings_reference;
 mod shared;
 mod slots;
 mod statements;
@@ -71,6 +77,7 @@ use tidegate_gate::{ClassGoal, Gate, Limits};
 
 use accounts::Accounts;
 use auth_query::LookUpThread;
+pub use check::{Findings, check};
 use commands::Commands;
 use config::{ClientAuthentication, Config, ListenAddress, ServerAddress, ServerHosts, SslMode};
 pub use config_listing::settings_in_force;
@@ -166,10 +173,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let (polls, mailboxes) = event_loops(config.threads.get())?;
     let counters: Vec<Arc<WorkerCounters>> = polls.iter().map(|_| Arc::default()).collect();
     let accounts = Arc::new(account(&config, &servers, &regulated, &mailboxes));
-    let metrics_of = |(index, server): (usize, _)| {
-        let accounts = Arc::clone(&accounts);
-        server_metrics(server, CountedConnections { accounts, server: ServerIndex(index) })
-    };
+    let metrics_of = |(index, server)| server_metrics(server, &accounts, ServerIndex(index));
     let server_metrics = servers.iter().zip(&regulated).enumerate().map(metrics_of).collect();
     let metrics = Arc::new(MetricsSource::new(server_metrics, counters.clone()));
     let admin = config.admin_listen.map(|at| admin::start(at, Arc::clone(&metrics))).transpose()?;
@@ -279,8 +283,10 @@ fn account(
 
 fn server_metrics(
     (server, regulated): (&Server, &ControlledServer),
-    connections: CountedConnections,
+    accounts: &Arc<Accounts>,
+    index: ServerIndex,
 ) -> ServerMetrics {
+    let connections = CountedConnections { accounts: Arc::clone(accounts), server: index };
     ServerMetrics {
         name: regulated.name.clone(),
         gate: server.gate.clone(),

@@ -39,8 +39,9 @@
 //! cancel requests), `session_state` (what clients of transaction mode leave behind), `outages`
 //! (what waits while a server cannot be reached), `rested` (whether idle connections can still be
 //! lent), `places` (which connections are opened, kept and given up), `overdue` (warnings of
-//! transactions that no longer count), `console` (clients of the
-//! console), `orders` (what an administrator has ordered), `report` (who is connected) and `timeouts` (clients that take too long).
+//! transactions that no longer count), `console` (clients of the console), `orders` (what an
+//! administrator has ordered), `report` (who is connected) and `timeouts` (clients that take too
+//! long).
 
 mod applicants;
 mod cancels;

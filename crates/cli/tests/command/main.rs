@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests fail by panicking")]
 
+mod console;
 mod existing;
 mod kills;
 mod lab;

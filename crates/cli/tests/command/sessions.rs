@@ -15,7 +15,7 @@ fn server(authentication: Authentication) -> Postgres {
 }
 
 /// psql from PATH or from where Debian's packages put it.
-fn psql_program() -> PathBuf {
+pub(crate) fn psql_program() -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut programs = versions.map(|version| version.path().join("bin/psql"));
     programs.find(|program| program.is_file()).unwrap_or_else(|| "psql".into())

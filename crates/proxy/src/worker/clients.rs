@@ -11,11 +11,11 @@ use tidegate_wire::input::{Input, Message, Missing, Peeked, Side};
 
 use crate::client::TransactionState;
 use crate::client::{Client, ClientSlot, ClientState, LoggedIn, LoginStage, TransactionInput};
-use crate::config::PoolMode;
+use crate::config::{Config, PoolMode};
 use crate::net::{self, BatchOutput, ReadOutcome};
 use crate::session::{self, ClientSession, Naming, ServerSession, Violation};
-use crate::statements::DEFINITION_KEPT_MAX;
-use crate::upstream::UpstreamSlot;
+use crate::statements::{DEFINITION_KEPT_MAX, Definitions};
+use crate::upstream::{Pool, UpstreamSlot};
 
 use super::Worker;
 
@@ -354,16 +354,10 @@ impl Worker {
         if let (TransactionInput::IdleSince(_), Some(permit)) = (before, server.permit_mut()) {
             permit.resume(Instant::now());
         }
-        let mut naming = match pool.mode {
-            PoolMode::Session => Naming::Kept,
-            PoolMode::Transaction => Naming::Shared {
-                definitions: &mut self.definitions,
-                prepared_max: self.shared.config.prepared_statements_max,
-                policy: self.shared.config.databases[pool.key.database.0].session_state,
-            },
-        };
+        let mut naming = naming(pool, &mut self.definitions, &self.shared.config);
+        let gate = &self.shared.server(pool.server).gate;
         let next_request = NextRequest {
-            gate: (!pool.is_for_replication()).then(|| &self.shared.server(pool.server).gate),
+            gate: (!pool.is_for_replication()).then_some(gate),
             is_cancel_on_its_way: server.cancels > 0,
             is_held_by_order,
         };
@@ -540,6 +534,18 @@ impl Worker {
             self.applicant_gone(removed);
         }
         debug_assert!(removed.is_none_or(|it| it.upstream().is_none()), "left behind");
+    }
+}
+
+/// Returns how statements are handled on the way to the server of a pool.
+fn naming<'a>(pool: &Pool, definitions: &'a mut Definitions, config: &Config) -> Naming<'a> {
+    match pool.mode {
+        PoolMode::Session => Naming::Kept,
+        PoolMode::Transaction => Naming::Shared {
+            definitions,
+            prepared_max: config.prepared_statements_max,
+            policy: config.databases[pool.key.database.0].session_state,
+        },
     }
 }
 
