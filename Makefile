@@ -167,6 +167,7 @@ conformance:
 	scripts/setup-postgres python3 python3-venv openssl
 	$(CARGO) build --release $(LOCKED) -p tidegate-cli
 	$(PYTHON) bench/conformance.py --markdown docs/results/clients.md $(CONFORMANCE)
+	$(PYTHON) bench/exporter.py --tidegate $(CARGO_TARGET_DIR)/release/tidegate
 
 regression:
 	scripts/setup-postgres python3

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
@@ -290,21 +290,26 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Time between the order to stop and the end of everything, so that the stop has begun.
+/// Time until an order to stop takes effect, and from its beginning to the end of everything.
 const STOP_PAUSE: Duration = Duration::from_millis(100);
 
 /// Lets the console's SHUTDOWN do what signals do: one lets running transactions end, a second one
 /// stops at once.
 fn obey_shutdown_orders(running: &Running) {
-    let stop_now = std::sync::Mutex::new(running.stop_now());
+    let stop_now = Arc::new(Mutex::new(running.stop_now()));
     running.on_shutdown_order(move |mode| {
-        if let Err(error) = kill_process(getpid(), Signal::TERM) {
-            warn!(%error, "cannot stop");
-        }
-        if mode == ShutdownMode::Immediate {
+        let stop_now = Arc::clone(&stop_now);
+        std::thread::spawn(move || {
+            // The console's client gets its answer.
             std::thread::sleep(STOP_PAUSE);
-            stop_now.lock().unwrap_or_else(PoisonError::into_inner)();
-        }
+            if let Err(error) = kill_process(getpid(), Signal::TERM) {
+                warn!(%error, "cannot stop");
+            }
+            if mode == ShutdownMode::Immediate {
+                std::thread::sleep(STOP_PAUSE);
+                stop_now.lock().unwrap_or_else(PoisonError::into_inner)();
+            }
+        });
     });
 }
 

@@ -148,6 +148,8 @@ pub(crate) struct Commands {
     state: Mutex<State>,
     changed: Condvar,
     has_waits: AtomicBool,
+    /// No client is let in any more, but those of the console.
+    is_closed: AtomicBool,
     ids: AtomicU64,
 }
 
@@ -177,6 +179,16 @@ impl Commands {
             hold => hold,
         };
         DatabaseOrders { hold, reconnects: state.reconnects.max(own) }
+    }
+
+    /// Refuses all new clients but those of the console, from now on.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether all new clients are refused.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// Returns whether new clients of a database are refused.

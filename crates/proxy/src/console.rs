@@ -65,6 +65,8 @@ pub enum ShutdownMode {
     Immediate,
     /// When running transactions have ended.
     WaitForServers,
+    /// When all clients have left, which they have when this is told.
+    WaitForClients,
 }
 
 /// Stops the process that the proxy runs in.

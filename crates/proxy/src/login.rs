@@ -113,7 +113,7 @@ login_failures! {
     Database: "database",
     /// The user may not use the console, or too many do.
     Console: "console",
-    /// The database has been disabled.
+    /// The database has been disabled, or the proxy waits for its clients to leave.
     Disabled: "disabled",
     /// What the client has sent is no login that the proxy takes.
     Protocol: "protocol",

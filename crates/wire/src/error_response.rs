@@ -40,6 +40,8 @@ impl SqlState<'static> {
     pub const IDLE_SESSION: SqlState<'static> = SqlState("57P05");
     /// `warning`.
     pub const WARNING: SqlState<'static> = SqlState("01000");
+    /// `cannot_connect_now`.
+    pub const CANNOT_CONNECT_NOW: SqlState<'static> = SqlState("57P03");
     /// `insufficient_privilege`.
     pub const INSUFFICIENT_PRIVILEGE: SqlState<'static> = SqlState("42501");
     /// `syntax_error`.

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output};
 
+use tidegate_subject::client::BlockingClient;
 use tidegate_subject::postgres::{Authentication, Options, Postgres};
 
 use crate::sessions::psql_program;
@@ -43,9 +44,35 @@ fn a_configuration_of_pgbouncer_becomes_a_running_proxy() {
     let address = proxy.address("listening on ");
     let shown = psql(&address, "SHOW DATABASES");
     assert!(text(&shown.stdout).starts_with("postgres|127.0.0.1|"), "{shown:?}");
-    psql(&address, "SHUTDOWN");
+    let stays = format!("postgres://postgres@{address}/postgres");
+    let mut client = BlockingClient::connect(&stays).unwrap();
+    let ordered = psql(&address, "SHUTDOWN WAIT_FOR_CLIENTS");
+    assert_eq!(text(&ordered.stdout), "SHUTDOWN\n");
+    let refused = BlockingClient::connect(&stays).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("waits for its clients to leave"), "{refused}");
+    assert_eq!(client.value("SELECT 1").unwrap(), "1");
+    drop(client);
     let (status, log) = proxy.end();
     assert!(status.success(), "{log}");
+}
+
+#[test]
+fn the_console_stops_the_proxy() {
+    let options = Options { authentication: Authentication::Trust, ..Options::default() };
+    let server = Postgres::start(options).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tidegate.toml");
+    let upstream = server.url();
+    let written =
+        format!("admin_users = [\"boss\"]\n[databases.\"*\"]\nupstream = \"{upstream}\"\n");
+    std::fs::write(&file, written).unwrap();
+    for command in ["SHUTDOWN", "SHUTDOWN WAIT_FOR_SERVERS"] {
+        let mut proxy = Proxy::start(&["-c", file.to_str().unwrap()]);
+        let address = proxy.address("listening on ");
+        assert_eq!(text(&psql(&address, command).stdout), "SHUTDOWN\n");
+        let (status, log) = proxy.end();
+        assert!(status.success(), "{command}: {log}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Commands of the console, carried out.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_wire::error_response::SqlState;
@@ -9,11 +9,14 @@ use super::statement::{Command, InvalidCommand, ORDERS, Order};
 use super::table::Table;
 use super::{Rights, ShutdownMode, own, show, statistics};
 use crate::commands::{CommandError, Hold, Scope};
-use crate::inventory::Inventory;
+use crate::inventory::{ClientActivity, ClientRow, Inventory};
 use crate::shared::Shared;
 
 /// Time within which event loops have to say who is connected.
 const INVENTORY_TIME: Duration = Duration::from_secs(2);
+
+/// Time between two looks whether clients are left.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What a command has come to.
 #[derive(Debug, Default)]
@@ -81,7 +84,7 @@ const HELP: &str = "\n\tSHOW HELP|CONFIG|DATABASES|POOLS|CLIENTS|SERVERS|USERS|V
     \tKILL_CLIENT <client_id>\n\
     \tSUSPEND\n\
     \tSHUTDOWN\n\
-    \tSHUTDOWN WAIT_FOR_SERVERS\n\
+    \tSHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS\n\
     \tWAIT_CLOSE [<db>]";
 
 /// Carries a command out. Waits for its completion as long as `is_wanted`.
@@ -167,24 +170,43 @@ fn reload(shared: &Shared) -> Outcome {
     done("RELOAD")
 }
 
-fn shut_down(shared: &Shared, mode: Option<&str>) -> Result<Outcome, Failure> {
+fn shut_down(shared: &Arc<Shared>, mode: Option<&str>) -> Result<Outcome, Failure> {
     let mode = match mode {
         None => ShutdownMode::Immediate,
         Some("WAIT_FOR_SERVERS") => ShutdownMode::WaitForServers,
-        Some("WAIT_FOR_CLIENTS") => {
-            let message = "SHUTDOWN WAIT_FOR_CLIENTS is not supported: take this instance out of \
-                           the load balancer, and SHUTDOWN WAIT_FOR_SERVERS when SHOW CLIENTS is \
-                           empty";
-            return Err(Failure::new(SqlState::FEATURE_NOT_SUPPORTED, message));
-        }
+        Some("WAIT_FOR_CLIENTS") => ShutdownMode::WaitForClients,
         Some(other) => return Err(InvalidCommand(format!("SHUTDOWN {other}")).into()),
     };
     let hook = shared.console.shutdown.get().ok_or_else(|| {
         let message = "the program that runs the proxy does not let it be shut down from here";
         Failure::new(SqlState::FEATURE_NOT_SUPPORTED, message)
     })?;
-    hook(mode);
+    if mode == ShutdownMode::WaitForClients {
+        shared.commands.close();
+        let shared = Arc::downgrade(shared);
+        let thread = std::thread::Builder::new().name("tidegate-drain".into());
+        let started = thread.spawn(move || stop_without_clients(&shared));
+        started.map_err(|error| Failure::new(SqlState::CONFIGURATION_LIMIT, error.to_string()))?;
+    } else {
+        hook(mode);
+    }
     Ok(done("SHUTDOWN"))
+}
+
+/// Stops the process when all clients have left but those of the console.
+fn stop_without_clients(shared: &Weak<Shared>) {
+    while let Some(shared) = shared.upgrade() {
+        let inventory = shared.inventory(INVENTORY_TIME);
+        let is_client = |it: &ClientRow| it.activity != ClientActivity::Console;
+        if inventory.missing == 0 && !inventory.clients.iter().any(is_client) {
+            if let Some(hook) = shared.console.shutdown.get() {
+                hook(ShutdownMode::WaitForClients);
+            }
+            return;
+        }
+        drop(shared);
+        std::thread::sleep(DRAIN_INTERVAL);
+    }
 }
 
 fn show_command(shared: &Arc<Shared>, what: &str) -> Result<Outcome, Failure> {

@@ -230,12 +230,8 @@ impl Worker {
             let message = format!("database \"{name}\" is not configured here");
             (LoginFailure::Database, SqlState::INVALID_CATALOG_NAME, message)
         })?;
-        let shown_name =
-            entry.name.as_deref().or(entry.server_database.as_deref()).unwrap_or(&name);
-        if self.shared.commands.is_disabled(shown_name) {
-            let message = format!("database does not allow connections: {shown_name}");
-            return Err((LoginFailure::Disabled, SqlState::NOT_IN_PREREQUISITE_STATE, message));
-        }
+        let named = entry.name.as_deref().or(entry.server_database.as_deref());
+        self.check_orders(named.unwrap_or(&name))?;
         // What is replicated has a connection of its own, whichever the mode.
         let mode = if replication.is_some() { PoolMode::Session } else { entry.mode };
         let settings = session_settings(&parameters, mode)?;
@@ -252,6 +248,21 @@ impl Worker {
         let session = ClientSession { settings, first_settings, ..ClientSession::default() };
         let user = user.into();
         Ok((Applicant { user, class, key, timeouts, session, console: None }, demand))
+    }
+
+    /// Checks that an administrator has not ordered to refuse clients of a database.
+    fn check_orders(&self, database: &str) -> Result<(), Refusal> {
+        let commands = &self.shared.commands;
+        let (code, message) = if commands.is_closed() {
+            let message = "Tidegate is shutting down and waits for its clients to leave";
+            (SqlState::CANNOT_CONNECT_NOW, message.to_owned())
+        } else if commands.is_disabled(database) {
+            let message = format!("database does not allow connections: {database}");
+            (SqlState::NOT_IN_PREREQUISITE_STATE, message)
+        } else {
+            return Ok(());
+        };
+        Err((LoginFailure::Disabled, code, message))
     }
 
     /// Returns a client that asks for the console. Users who are not in the user file are looked up

@@ -190,6 +190,7 @@ fn only_those_who_are_named_may_use_it_and_some_may_only_look() {
         ("RESUME", "55000"),
         ("pause pgbouncer", "55000"),
         ("show fds", "0A000"),
+        // The program that runs the proxy, which is the test, has not said how it stops.
         ("SHUTDOWN", "0A000"),
         ("SET pool_mode = session", "0A000"),
         ("KILL_CLIENT 999999", "55000"),
