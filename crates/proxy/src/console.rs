@@ -58,6 +58,12 @@ pub(crate) enum Rights {
     Stats,
 }
 
+/// Who gives a command.
+struct Caller {
+    user: Box<str>,
+    rights: Rights,
+}
+
 /// How a SHUTDOWN is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownMode {
@@ -121,6 +127,7 @@ impl ConsoleClient {
         let (messages, received) = mpsc::channel::<ClientMessage>();
         let flags = Arc::new(Flags::default());
         let thread_flags = Arc::clone(&flags);
+        let caller = Caller { user: user.clone(), rights };
         let shared = Arc::clone(shared);
         if shared.console.sessions.fetch_add(1, Ordering::Relaxed) >= SESSIONS_MAX {
             shared.console.sessions.fetch_sub(1, Ordering::Relaxed);
@@ -131,7 +138,7 @@ impl ConsoleClient {
         let thread = std::thread::Builder::new().name("tidegate-console".into());
         thread.spawn(move || {
             let shared = &counted.0;
-            let mut session = protocol::Session::new(shared, rights, &thread_flags);
+            let mut session = protocol::Session::new(shared, caller, &thread_flags);
             for (tag, payload) in received {
                 let bytes = session.message(tag, &payload);
                 thread_flags.is_cancelled.store(false, Ordering::Relaxed);

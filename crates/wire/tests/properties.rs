@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use support::walk;
 use tidegate_wire::authentication::{self, Authentication};
-use tidegate_wire::backend::{self, TransactionStatus};
+use tidegate_wire::backend::{self, ColumnType, TransactionStatus};
 use tidegate_wire::error_response::{self, Severity, SqlState};
 use tidegate_wire::frame::{FrameError, HEADER_LEN, MESSAGE_LEN_MAX, frame};
 use tidegate_wire::frontend::{self, BindNames, Target};
@@ -574,4 +574,42 @@ fn encoders_allocate_no_more_than_they_write() {
     frontend::encode_bind_head(&mut out, names, u32::MAX as usize - 7);
     assert!(out.capacity() < 256);
     assert!(frontend::definition(b"SELECT 1").capacity() < 64);
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn results_are_read_back(names in vec("[a-z]{1,9}", 1..5), rows in vec(vec(
+        proptest::option::of("[ -~]{0,9}"), 1..5), 0..4)) {
+        let mut out = Vec::new();
+        let columns = names.iter().map(|name| (&**name, ColumnType::Int8));
+        backend::encode_row_description(&mut out, columns);
+        let first = frame(&out).unwrap().unwrap();
+        prop_assert_eq!((first.tag, first.len), (backend::tag::ROW_DESCRIPTION, out.len()));
+        for row in rows {
+            let mut out = Vec::new();
+            backend::encode_data_row(&mut out, row.iter().map(|cell| cell.as_deref()));
+            let read = backend::data_row(&out[HEADER_LEN..]).unwrap();
+            let texts = read.map(|cell| cell.map(|it| String::from_utf8(it.to_vec()).unwrap()));
+            prop_assert_eq!(texts.collect::<Vec<_>>(), row);
+        }
+    }
+
+    #[test]
+    fn a_bind_says_whether_it_asks_for_binary(
+        name in text(), parameters in vec(text(), 0..4), formats in vec(0_i16..2, 0..4),
+        noise in payload(),
+    ) {
+        let mut out = Vec::new();
+        frontend::encode_bind_text(&mut out, &name, parameters.iter().map(|it| &**it));
+        let mut bind = out[HEADER_LEN..].to_vec();
+        prop_assert_eq!(frontend::asks_for_binary(&bind), Ok(false));
+        // In the place of the count of formats, which is zero.
+        bind.truncate(bind.len() - 2);
+        bind.extend(u16::try_from(formats.len()).unwrap().to_be_bytes());
+        bind.extend(formats.iter().flat_map(|format| format.to_be_bytes()));
+        prop_assert_eq!(frontend::asks_for_binary(&bind), Ok(formats.contains(&1)));
+        let _ = frontend::asks_for_binary(&noise);
+    }
 }

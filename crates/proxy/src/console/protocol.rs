@@ -13,7 +13,7 @@ use tidegate_wire::startup::CancelKey;
 
 use super::run::{self, Failure, Outcome};
 use super::statement::{self, Command};
-use super::{Flags, Rights};
+use super::{Caller, Flags};
 use crate::shared::Shared;
 
 /// Statements and portals of a client at once.
@@ -44,7 +44,7 @@ pub(crate) fn greet(out: &mut Vec<u8>, key: &CancelKey) {
 /// A client's session.
 pub(super) struct Session<'a> {
     shared: &'a Arc<Shared>,
-    rights: Rights,
+    caller: Caller,
     flags: &'a Flags,
     /// The commands of statements by name; `None` is an empty query.
     statements: HashMap<Vec<u8>, Option<Command>>,
@@ -54,10 +54,10 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(shared: &'a Arc<Shared>, rights: Rights, flags: &'a Flags) -> Self {
+    pub(super) fn new(shared: &'a Arc<Shared>, caller: Caller, flags: &'a Flags) -> Self {
         Session {
             shared,
-            rights,
+            caller,
             flags,
             statements: HashMap::new(),
             portals: HashMap::new(),
@@ -94,7 +94,7 @@ impl<'a> Session<'a> {
             !self.flags.is_gone.load(Ordering::Relaxed)
                 && !self.flags.is_cancelled.load(Ordering::Relaxed)
         };
-        run::run(self.shared, self.rights, command, &is_wanted)
+        run::run(self.shared, &self.caller, command, &is_wanted)
     }
 
     fn query(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use tidegate_wire::error_response::SqlState;
 
 use super::statement::{Command, InvalidCommand, ORDERS, Order};
 use super::table::Table;
-use super::{Rights, ShutdownMode, own, show, statistics};
+use super::{Caller, Rights, ShutdownMode, own, show, statistics};
 use crate::commands::{CommandError, Hold, Scope};
 use crate::inventory::{ClientActivity, ClientRow, Inventory};
 use crate::shared::Shared;
@@ -90,7 +90,7 @@ const HELP: &str = "\n\tSHOW HELP|CONFIG|DATABASES|POOLS|CLIENTS|SERVERS|USERS|V
 /// Carries a command out. Waits for its completion as long as `is_wanted`.
 pub(super) fn run(
     shared: &Arc<Shared>,
-    rights: Rights,
+    caller: &Caller,
     command: &Command,
     is_wanted: &dyn Fn() -> bool,
 ) -> Result<Outcome, Failure> {
@@ -100,13 +100,14 @@ pub(super) fn run(
             let notice = Some(("SET ignored".to_owned(), String::new()));
             return Ok(Outcome { notice, ..done("SET") });
         }
-        _ if rights != Rights::Admin => {
+        _ if caller.rights != Rights::Admin => {
             let message = "admin access needed";
             return Err(Failure::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
         }
         _ => {}
     }
-    tracing::info!(?command, "console");
+    let user = &*caller.user;
+    tracing::info!(user, ?command, "ordered by the console");
     match command {
         Command::Order(order, database) => obey(shared, *order, database.as_deref(), is_wanted),
         Command::KillClient(id) => {

@@ -4,10 +4,11 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidegate_subject::postgres::Authentication;
 use tidegate_wire::backend::{self, tag};
 use tidegate_wire::frontend::Target;
 
-use crate::support::server::{Setup, setup, shared};
+use crate::support::server::{Setup, own_server, setup, shared};
 use crate::support::wire::{
     SYNC, bind, cancel, describe, error_code, execute, message, parse, query, show,
 };
@@ -358,8 +359,7 @@ fn work(proxy: &Proxy, done: &AtomicBool, count: &AtomicU64) {
 
 #[test]
 fn a_pause_waits_for_transactions_and_loses_none() {
-    let server =
-        crate::support::server::own_server(tidegate_subject::postgres::Authentication::Trust);
+    let server = own_server(Authentication::Trust);
     let proxy = setup(&server, "transaction").line(USERS).threads(2).limit(4).start();
     let (done, count) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -381,6 +381,32 @@ fn a_pause_waits_for_transactions_and_loses_none() {
             std::thread::sleep(Duration::from_millis(100));
             // The last answers may have been read after the pause was confirmed.
             assert!(count.load(Ordering::Relaxed) <= paused + 20, "round {round}: they wait");
+            assert_eq!(console.query("RESUME"), "C(RESUME) Z(I)");
+        }
+        done.store(true, Ordering::Relaxed);
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+    proxy.is_left_clean();
+}
+
+#[test]
+fn a_server_that_is_restarted_in_a_pause_fails_nothing() {
+    let mut server = own_server(Authentication::Trust);
+    let proxy = setup(&server, "transaction").line(USERS).threads(2).limit(4).start();
+    let (done, count) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let workers: Vec<_> =
+            (0..20).map(|_| scope.spawn(|| work(&proxy, &done, &count))).collect();
+        let mut console = console(&proxy);
+        for _ in 0..2 {
+            let before = count.load(Ordering::Relaxed);
+            eventually("they are at work", || {
+                (count.load(Ordering::Relaxed) > before + 50).then_some(())
+            });
+            assert_eq!(console.query("PAUSE"), "C(PAUSE) Z(I)");
+            server.restart().unwrap();
             assert_eq!(console.query("RESUME"), "C(RESUME) Z(I)");
         }
         done.store(true, Ordering::Relaxed);
