@@ -227,12 +227,17 @@ impl Commands {
 /// The orders; each blocks until every event loop has been told, and those that have to be waited
 /// for until it is done, as long as `is_wanted`. No event loop may call them.
 impl Shared {
-    fn check_scope(&self, scope: &Scope) -> Result<(), CommandError> {
+    /// Returns the name under which orders are given for a database that clients ask for so.
+    fn ordered_name(&self, name: &str) -> Result<String, CommandError> {
+        let (_, entry) =
+            self.database(name).ok_or_else(|| CommandError::NoDatabase(name.to_owned()))?;
+        Ok(entry.shown_name(name).to_owned())
+    }
+
+    fn ordered_scope(&self, scope: Scope) -> Result<Scope, CommandError> {
         match scope {
-            Scope::Database(name) if self.database(name).is_none() => {
-                Err(CommandError::NoDatabase(name.clone()))
-            }
-            _ => Ok(()),
+            Scope::All => Ok(Scope::All),
+            Scope::Database(name) => self.ordered_name(&name).map(Scope::Database),
         }
     }
 
@@ -297,7 +302,7 @@ impl Shared {
         scope: Scope,
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<(), CommandError> {
-        self.check_scope(&scope)?;
+        let scope = self.ordered_scope(scope)?;
         let version = self.order(|state| match &scope {
             _ if state.all != Hold::None => Err(CommandError::AlreadyHeld),
             Scope::All => {
@@ -332,9 +337,9 @@ impl Shared {
     ///
     /// # Errors
     /// There is no such database, or it is not paused.
-    pub(crate) fn resume(&self, scope: &Scope) -> Result<(), CommandError> {
-        self.check_scope(scope)?;
-        let resumed = self.order(|state| match scope {
+    pub(crate) fn resume(&self, scope: Scope) -> Result<(), CommandError> {
+        let scope = self.ordered_scope(scope)?;
+        let resumed = self.order(|state| match &scope {
             Scope::All if state.all == Hold::None && state.paused.is_empty() => {
                 Err(CommandError::NotHeld)
             }
@@ -355,14 +360,14 @@ impl Shared {
     ///
     /// # Errors
     /// There is no such database.
-    pub(crate) fn reconnect(&self, scope: &Scope) -> Result<(), CommandError> {
-        self.check_scope(scope)?;
+    pub(crate) fn reconnect(&self, scope: Scope) -> Result<(), CommandError> {
+        let scope = self.ordered_scope(scope)?;
         let ordered = self.order(|state| {
             // A number that no connection has been opened under.
             let next = state.version + 1;
             match scope {
                 Scope::All => state.reconnects = next,
-                Scope::Database(name) => drop(state.reconnects_of.insert(name.clone(), next)),
+                Scope::Database(name) => drop(state.reconnects_of.insert(name, next)),
             }
             Ok(())
         });
@@ -378,7 +383,7 @@ impl Shared {
         scope: Scope,
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<(), CommandError> {
-        self.check_scope(&scope)?;
+        let scope = self.ordered_scope(scope)?;
         let version = self.commands.version();
         self.wait_for_event_loops(scope, Awaited::Closed, version, is_wanted)
     }
@@ -388,8 +393,8 @@ impl Shared {
     /// # Errors
     /// There is no such database.
     pub(crate) fn disable(&self, database: &str) -> Result<(), CommandError> {
-        self.check_scope(&Scope::Database(database.to_owned()))?;
-        self.commands.lock().disabled.insert(database.to_owned());
+        let database = self.ordered_name(database)?;
+        self.commands.lock().disabled.insert(database);
         Ok(())
     }
 
@@ -398,8 +403,8 @@ impl Shared {
     /// # Errors
     /// There is no such database.
     pub(crate) fn enable(&self, database: &str) -> Result<(), CommandError> {
-        self.check_scope(&Scope::Database(database.to_owned()))?;
-        self.commands.lock().disabled.remove(database);
+        let database = self.ordered_name(database)?;
+        self.commands.lock().disabled.remove(&database);
         Ok(())
     }
 
@@ -413,7 +418,7 @@ impl Shared {
         scope: Scope,
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<(), CommandError> {
-        self.check_scope(&scope)?;
+        let scope = self.ordered_scope(scope)?;
         let version = self.order(|state| {
             match &scope {
                 Scope::All => state.all = Hold::Paused,

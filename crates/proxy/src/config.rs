@@ -172,6 +172,13 @@ pub struct AuthQuery {
 }
 
 impl Database {
+    /// Returns the name under which a client's database is counted, shown and given orders, where
+    /// the client asks for `asked`: that of the entry, or of the server's database for the entry
+    /// that serves every name.
+    pub(crate) fn shown_name<'a>(&'a self, asked: &'a str) -> &'a str {
+        self.name.as_deref().or(self.server_database.as_deref()).unwrap_or(asked)
+    }
+
     /// Returns its key in the configuration.
     pub(crate) fn key(&self) -> &str {
         self.name.as_deref().unwrap_or("*")

@@ -152,8 +152,8 @@ fn obey(
         || database.ok_or_else(|| Failure::new(SqlState::SYNTAX_ERROR, "a database is required"));
     match order {
         Order::Pause => shared.pause(scope, is_wanted)?,
-        Order::Resume => shared.resume(&scope)?,
-        Order::Reconnect => shared.reconnect(&scope)?,
+        Order::Resume => shared.resume(scope)?,
+        Order::Reconnect => shared.reconnect(scope)?,
         Order::Kill if shared.commands.hold_of_all() != Hold::None => {
             return Err(CommandError::AlreadyHeld.into());
         }

@@ -230,8 +230,7 @@ impl Worker {
             let message = format!("database \"{name}\" is not configured here");
             (LoginFailure::Database, SqlState::INVALID_CATALOG_NAME, message)
         })?;
-        let named = entry.name.as_deref().or(entry.server_database.as_deref());
-        self.check_orders(named.unwrap_or(&name))?;
+        self.check_orders(entry.shown_name(&name))?;
         // What is replicated has a connection of its own, whichever the mode.
         let mode = if replication.is_some() { PoolMode::Session } else { entry.mode };
         let settings = session_settings(&parameters, mode)?;
@@ -314,7 +313,7 @@ impl Worker {
             let credentials = Credentials::new(key.user.clone(), password, found, channel_binding);
             let server = shared.server_of[key.database.0];
             let mode = if key.replication.is_some() { PoolMode::Session } else { entry.mode };
-            let name = entry.name.clone().unwrap_or_else(|| key.server_database.clone());
+            let name = entry.shown_name(&key.server_database).to_owned();
             let orders = shared.commands.of(&name);
             Pool::new((key, name, orders), server, mode, credentials, bounds)
         })

@@ -442,6 +442,31 @@ fn a_pause_of_one_database_leaves_others_alone_and_outlasts_the_queue_timeout() 
     assert_eq!(console.error("RESUME postgres"), "55000");
 }
 
+/// Where all names lead to one database, an order for any of them is one for that database.
+#[test]
+fn orders_are_for_what_a_name_leads_to() {
+    let server = crate::support::server();
+    let proxy = setup(&server, "transaction")
+        .line(USERS)
+        .upstream(&format!("postgres://127.0.0.1:{}/postgres", server.port()))
+        .start();
+    let mut console = console(&proxy);
+    let mut client = Wire::with(proxy.address, &[("database", "any")]);
+    client.query("SELECT 1");
+    assert_eq!(console.query("PAUSE any"), "C(PAUSE) Z(I)");
+    client.send(&query("SELECT 'later'"));
+    eventually("it waits", || {
+        let queue = Shown::of(&mut console, "SHOW QUEUE");
+        (queue.find("database", "postgres", "waits_for") == ["resume"]).then_some(())
+    });
+    assert_eq!(console.error("PAUSE other"), "55000", "it is paused already");
+    assert_eq!(console.query("RESUME other"), "C(RESUME) Z(I)");
+    assert!(show(&client.until_ready()).contains("D(later)"));
+    console.query("DISABLE any");
+    let refused = Wire::attempt(proxy.address, &[("database", "other")]);
+    assert_eq!(error_code(&refused.login), "55000");
+}
+
 #[test]
 fn in_session_mode_a_pause_waits_for_clients_to_leave_and_can_be_cancelled() {
     let proxy = with_console("session").start();
