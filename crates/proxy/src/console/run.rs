@@ -123,7 +123,7 @@ pub(super) fn run(
         Command::Set(key, _) => Err(Failure::new(
             SqlState::FEATURE_NOT_SUPPORTED,
             format!(
-                "SET failed: {key} cannot be changed here; change it in tidegate.toml and RELOAD"
+                "SET failed: {key} cannot be changed here; change it in tidegate.toml and restart"
             ),
         )),
         Command::Show(what) => show_command(shared, what),
