@@ -125,7 +125,7 @@ fn setting() -> Setting {
 
 fn arms(count: usize) -> Arms {
     let count = NonZeroUsize::new(count).expect("an arm");
-    Arms::new(count, |_| Algorithm::PairedComparison.controller(&setting()))
+    Arms::new(count, setting().bounds, |_| Algorithm::PairedComparison.controller(&setting()))
 }
 
 fn tps(course: &[Tick]) -> f64 {
@@ -161,6 +161,57 @@ fn the_best_arm_is_found_at_its_best_limit_and_again_after_a_change() {
 #[ignore = "soak: eight minutes"]
 fn the_best_arm_is_found_on_many_plants() {
     assert_near_the_best(1_000..1_040, 300);
+}
+
+/// The interval after which the best arm was in force for nine of ten intervals of 10 s.
+fn settled_after(course: &[Tick], best: usize) -> Option<usize> {
+    course.windows(100).position(|part| {
+        part[0].arm == best && part.iter().filter(|tick| tick.arm == best).count() >= 90
+    })
+}
+
+/// One arm of eight has far more than the others, at a low, a middle or a high limit.
+#[test]
+fn an_arm_that_is_far_better_is_in_force_after_seconds() {
+    for seed in 1..=6 {
+        let best = (seed % 8) as usize;
+        let limit = [2, 8, 50][(seed % 3) as usize];
+        let poor = Shape { alone: 400.0, best: (4, 600.0), all: 200.0 };
+        let good = Shape { alone: 1_500.0, best: (limit, 6_000.0), all: 1_000.0 };
+        let mut half = vec![poor; 8];
+        half[best] = good;
+        let plant = Plant { halves: [half.clone(), half], ..Plant::equal(0) };
+        let course = plant.run(&mut arms(8), 20, seed);
+        let after = settled_after(&course, best);
+        assert!(after.is_some_and(|ticks| ticks <= 120), "seed {seed}: {after:?} ticks");
+    }
+}
+
+/// Arms that complete next to nothing, or nothing in most intervals, cost little.
+#[test]
+fn arms_that_collapse_are_left() {
+    for seed in 1..=4 {
+        let dead = Shape { alone: 0.2, best: (8, 1.0), all: 0.2 };
+        let good = Shape { alone: 500.0, best: (8, 3_000.0), all: 1_500.0 };
+        let half = vec![dead, dead, good, dead];
+        let plant = Plant { halves: [half.clone(), half], ..Plant::equal(0) };
+        let course = plant.run(&mut arms(4), 60, seed);
+        let share = tps(&course[200..]) / 3_000.0;
+        assert!(share > 0.93, "seed {seed}: {share}");
+    }
+}
+
+/// The arm in force collapses in the second half, and another one takes over.
+#[test]
+fn an_incumbent_that_collapses_is_left() {
+    for seed in 1..=4 {
+        let dead = Shape { alone: 0.2, best: (8, 1.0), all: 0.2 };
+        let good = |tps| Shape { alone: tps / 6.0, best: (8, tps), all: tps / 2.0 };
+        let halves = [vec![good(3_000.0), good(2_000.0)], vec![dead, good(2_000.0)]];
+        let course = Plant { halves, ..Plant::equal(0) }.run(&mut arms(2), 60, seed);
+        let after = settled_after(&course[600..], 1);
+        assert!(after.is_some_and(|ticks| ticks <= 100), "seed {seed}: {after:?} ticks");
+    }
 }
 
 /// A comparison may be wrong, but not again and again.
@@ -248,7 +299,8 @@ fn an_arm_that_keeps_the_response_time_is_before_a_faster_one_that_does_not() {
     let plant = Plant { halves: [half.clone(), half], ..Plant::equal(0) };
     for seed in 1..=3 {
         let count = NonZeroUsize::new(3).expect("three");
-        let mut arms = Arms::new(count, |arm| Box::new(Judge { is_impossible: arm != 1 }));
+        let mut arms =
+            Arms::new(count, setting().bounds, |arm| Box::new(Judge { is_impossible: arm != 1 }));
         let course = plant.run(&mut arms, 30, seed);
         let kept = course[300..].iter().filter(|tick| tick.arm == 1).count();
         assert!(kept * 10 > 300 * 8, "seed {seed}: {kept} of 300");

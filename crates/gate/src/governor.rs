@@ -44,7 +44,7 @@ impl Control {
         };
         match arms {
             None => make(),
-            Some(count) => Box::new(Arms::new(count, move |_| make())),
+            Some(count) => Box::new(Arms::new(count, setting.bounds, move |_| make())),
         }
     }
 

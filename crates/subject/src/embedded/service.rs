@@ -38,7 +38,7 @@ fn controller(algorithm: Algorithm, setting: &Setting, arms: usize) -> Box<dyn C
     let make = move || algorithm.controller(&setting);
     match NonZeroUsize::new(arms) {
         None => make(),
-        Some(count) => Box::new(Arms::new(count, move |_| make())),
+        Some(count) => Box::new(Arms::new(count, setting.bounds, move |_| make())),
     }
 }
 

@@ -97,6 +97,11 @@ impl Contender {
         &*self.controller
     }
 
+    /// Whether its controller keeps a response time.
+    pub(super) fn has_goal(&self) -> bool {
+        self.controller.goal().is_some()
+    }
+
     /// Whether its controller says that no limit keeps its response time.
     pub(super) fn misses_goal(&self) -> bool {
         self.controller.goal().is_some_and(|goal| goal.is_impossible)
@@ -106,6 +111,14 @@ impl Contender {
     pub(super) fn doubt(&mut self, controller: Box<dyn Controller>) {
         let before = std::mem::replace(self, Contender::new(controller));
         self.gain = before.gain.doubted();
+    }
+
+    /// Takes what a quick round has shown. An arm that is dropped counts as tried.
+    pub(super) fn survey(&mut self, gain: f64, error: f64, now_s: f64, is_dropped: bool) {
+        self.gain = ArmGain::unknown();
+        self.gain.learn(gain, error, now_s);
+        self.tried_s = is_dropped.then_some(now_s);
+        self.begin_tuning();
     }
 
     /// Its controller has to show that it holds its limit.

@@ -30,6 +30,11 @@ impl IncumbentLevel {
         IncumbentLevel { ln_x: Some(ln_x), spread, off: 0 }
     }
 
+    /// Returns the level in transactions per second, if it is known.
+    pub(super) fn tps(&self) -> Option<f64> {
+        self.ln_x.map(libm::exp)
+    }
+
     pub(super) fn spread(&self) -> f64 {
         self.spread
     }

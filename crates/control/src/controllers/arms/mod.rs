@@ -11,9 +11,18 @@
 //! * **Washout.** After a switch nothing counts, for the controller neither, until transactions
 //!   that began under the arm before have ended (`crate::settling`), three residence times at
 //!   least.
-//! * **Rounds.** The first arm is put to work until its controller has held its limit for 1 s. Then
-//!   each other arm is tried. Its controller looks for its limit first. It is left if it has shown
-//!   less than half of the incumbent's throughput after 2 s.
+//! * **Quick round.** At first, and after a change of the workload, each arm is in force for a
+//!   moment (0.3 s of washout, then windows of 0.2 s) at a common limit, at four times and perhaps
+//!   at a quarter of it (`quick_round`). The arm with the highest throughput becomes the incumbent.
+//!   Arms with less than half of it count as tried; they come up for comparison later, as any other
+//!   arm does. There is no quick round where a response time is kept.
+//! * **Contenders.** The incumbent's controller works until it has held its limit for 1 s. Then
+//!   each arm that is left is tried. Its controller looks for its limit first. It is left if it has
+//!   shown less than half of the incumbent's throughput after 2 s.
+//! * **Collapse.** A challenger that has had less than a tenth of the incumbent's completions for
+//!   1 s and four residence times since the switch is left at once, also if nothing completed. If
+//!   the incumbent completes nothing for 1 s and eight residence times while some wait, that is a
+//!   change of the workload.
 //! * **Comparison.** Incumbent, challenger, incumbent, challenger: each window of the challenger is
 //!   compared with the incumbent's before and after it, which cancels drift. The challenger is
 //!   adopted when the sequential test (`crate::sequential_test`) shows that it is better. The
@@ -34,9 +43,9 @@
 //!   behind all whose controllers do not.
 //!
 //! # Example
-//! Arms A, B and C with at most 1000, 1400 and 300 tps at limits 8, 24 and 1. A is tuned in 3 s.
-//! B is tuned in 4 s and compared: 1 s of A, 1 s of B, 1 s of A; its gain is 0.34, and it is
-//! adopted. C is left after 2 s. B is held; after some minutes A is compared with it, later C.
+//! Arms A, B and C with at most 1000, 1400 and 300 tps at limits 8, 24 and 1. The quick round takes
+//! 3 s; B wins it, C is dropped. B is tuned in 3 s, then A; they are compared: 1 s of B, 1 s of A,
+//! 1 s of B. B stays. After some minutes C is tried again and left after 2 s, later A.
 //!
 //! # Limits
 //! * Throughput counts transactions. What an arm does that shows later than in seconds is not seen.
@@ -46,6 +55,7 @@
 
 mod contender;
 mod level;
+mod quick_round;
 mod reason;
 
 use std::num::NonZeroUsize;
@@ -53,12 +63,13 @@ use std::num::NonZeroUsize;
 use crate::controller::{Controller, Decision};
 use crate::sequential_test::{PairScale, SequentialTest};
 use crate::settling::{SettlingWindow, Want, WindowSample};
-use crate::{Draw, GoalStatus, IntervalRule, Mpl, Observation, Proposal, Reason};
+use crate::{Bounds, Draw, GoalStatus, IntervalRule, Mpl, Observation, Proposal, Reason};
 
 pub use reason::ArmReason;
 
 use contender::{ArmGain, Contender};
 use level::IncumbentLevel;
+use quick_round::QuickRound;
 
 /// A gain that is worth a comparison, in ln X.
 const MARGIN: f64 = 0.02;
@@ -83,6 +94,23 @@ const FAR_S: f64 = 2.0;
 
 /// The error of a gain that was seen before the arm was tuned, in ln X.
 const UNTUNED: f64 = 0.3;
+
+/// An arm has collapsed if it has less than this share of the throughput expected, for so many
+/// seconds and residence times since the switch; the incumbent, if it completes nothing for so long.
+const COLLAPSED: f64 = 0.1;
+const COLLAPSED_S: f64 = 1.0;
+const COLLAPSED_RESIDENCES: f64 = 4.0;
+
+/// After a collapse a round waits for the last one only so long, seconds.
+const COLLAPSE_WAIT_S: f64 = 5.0;
+
+/// The length of a window of a quick round, and the washout after a move of the limit alone,
+/// seconds.
+const QUICK_S: f64 = 0.19;
+const QUICK_WASHOUT_S: f64 = 0.1;
+
+/// The longest look of a quick round in which nothing completes, seconds.
+const LOOK_S: f64 = 3.0;
 
 /// The shortest washout, seconds, and in residence times; and the longest.
 const WASHOUT_S: f64 = 0.3;
@@ -141,7 +169,17 @@ enum ArmTask {
 /// Chooses one of several arms, and the limit by a controller of its own for each.
 pub struct Arms {
     make: Make,
+    bounds: Bounds,
     contenders: Vec<Contender>,
+    /// The quick round under way.
+    quick: Option<QuickRound>,
+    /// Seconds and completions since the arm in force was switched to, or since the last look of a
+    /// quick round.
+    since: (f64, f64),
+    /// Seconds without a completion while some waited.
+    silent_s: f64,
+    /// Whether the last move was one of the limit alone, in a quick round.
+    is_short_move: bool,
     in_force: usize,
     incumbent: usize,
     task: ArmTask,
@@ -161,16 +199,26 @@ pub struct Arms {
 }
 
 impl Arms {
-    /// Chooses among `count` arms, beginning with the first. `make` makes the controller of an arm,
-    /// counted from 0; all end their intervals by the same rule.
+    /// Chooses among `count` arms, beginning with the first, within `bounds`. `make` makes the
+    /// controller of an arm, counted from 0; all end their intervals by the same rule.
     #[must_use]
     pub fn new(
         count: NonZeroUsize,
+        bounds: Bounds,
         make: impl Fn(usize) -> Box<dyn Controller> + Send + 'static,
     ) -> Arms {
+        let contenders: Vec<_> = (0..count.get()).map(|arm| Contender::new(make(arm))).collect();
+        let is_quick = contenders.len() > 1 && !contenders[0].has_goal();
+        let quick =
+            is_quick.then(|| QuickRound::new(count.get(), contenders[0].limit, bounds, None));
         Arms {
-            contenders: (0..count.get()).map(|arm| Contender::new(make(arm))).collect(),
+            contenders,
             make: Box::new(make),
+            bounds,
+            quick,
+            since: (0.0, 0.0),
+            silent_s: 0.0,
+            is_short_move: false,
             in_force: 0,
             incumbent: 0,
             task: ArmTask::Hold,
@@ -192,20 +240,128 @@ impl Arms {
             self.window = self.window.next();
         } else {
             self.in_force = arm;
-            self.window = SettlingWindow::after_move();
+            self.begin_window();
         }
+    }
+
+    /// The arm or the limit is another: what was before it is to be washed out.
+    fn begin_window(&mut self) {
+        self.window = SettlingWindow::after_move();
+        self.since = (0.0, 0.0);
+        self.silent_s = 0.0;
+        self.is_short_move = false;
+    }
+
+    /// Returns the limit in force.
+    fn limit(&self) -> Mpl {
+        let own = self.contenders[self.in_force].limit;
+        self.quick.as_ref().map_or(own, QuickRound::limit)
+    }
+
+    /// Goes on with a quick round, if one is under way.
+    fn survey(&mut self) -> Option<ArmReason> {
+        let mut quick = self.quick.take()?;
+        let best_tps = libm::exp(quick.best());
+        let residence_s = self.residence_s;
+        let longest_s = f64::max(1.0, 1.5 * residence_s);
+        let want = Want { seconds: QUICK_S, completions: 20.0, longest_s };
+        let limit = quick.limit().get();
+        let seen = self.window.sample(limit, want, NOISE).or_else(|| self.early(best_tps));
+        let measured = seen.map(|sample| sample.ln_x).or_else(|| self.collapsed(best_tps));
+        let Some(ln_x) = measured.or_else(|| self.overlong()) else {
+            self.quick = Some(quick);
+            return Some(ArmReason::Survey { best_tps });
+        };
+        let best_tps = f64::max(best_tps, libm::exp(ln_x));
+        if !quick.take(ln_x, self.since.1 < 1.0) {
+            return Some(self.end_survey(&quick));
+        }
+        let is_same = quick.arm() == self.in_force;
+        self.in_force = quick.arm();
+        self.quick = Some(quick);
+        self.begin_window();
+        self.is_short_move = is_same;
+        Some(ArmReason::Survey { best_tps })
+    }
+
+    /// The arm with the highest throughput becomes the incumbent, and those far behind have been
+    /// tried.
+    fn end_survey(&mut self, quick: &QuickRound) -> ArmReason {
+        let now_s = self.now_s;
+        for (arm, contender) in self.contenders.iter_mut().enumerate() {
+            let (gain, is_dropped) = quick.verdict(arm);
+            contender.survey(gain, UNTUNED, now_s, is_dropped);
+        }
+        self.incumbent = quick.winner();
+        self.in_force = self.incumbent;
+        self.level = IncumbentLevel::default();
+        self.rest_until_s = now_s + ROUND_S;
+        self.round_at_s = now_s;
+        self.task = ArmTask::Hold;
+        self.begin_window();
+        ArmReason::Tune
+    }
+
+    /// Returns the throughput since the switch, in ln X, if it is next to nothing against what is
+    /// expected.
+    fn collapsed(&self, expected_tps: f64) -> Option<f64> {
+        let (seconds, completions) = self.since;
+        let least_s = COLLAPSED_S.max(COLLAPSED_RESIDENCES * self.residence_s);
+        let is_collapsed = seconds >= least_s
+            && expected_tps * seconds >= 12.0
+            && completions < COLLAPSED * expected_tps * seconds;
+        is_collapsed.then(|| libm::log(completions.max(0.5) / seconds))
+    }
+
+    /// Returns the throughput of a look of a quick round that has lasted for too long, in ln X.
+    fn overlong(&self) -> Option<f64> {
+        let (seconds, completions) = self.since;
+        let is_silent = completions < 1.0;
+        let longest_s =
+            if is_silent { LOOK_S } else { LOOK_S.max(WASHOUT_RESIDENCES * self.residence_s) };
+        (seconds >= longest_s).then(|| libm::log(completions.max(0.5) / seconds))
+    }
+
+    /// Leaves a challenger that has collapsed, and tries all arms again if the incumbent has.
+    fn flee(&mut self) -> Option<ArmReason> {
+        if self.in_force == self.incumbent {
+            let least_s = COLLAPSED_S.max(2.0 * COLLAPSED_RESIDENCES * self.residence_s);
+            if self.silent_s < least_s || self.contenders[self.incumbent].has_goal() {
+                return None;
+            }
+            let ln_x = libm::log(0.5 / self.silent_s);
+            self.changed = Some(-1.0 / COLLAPSED);
+            return self.begin_round(ln_x);
+        }
+        let (ArmTask::Tune(mut duel) | ArmTask::Duel(mut duel)) = self.task else { return None };
+        let gain = self.collapsed(duel.before.tps())? - duel.before.ln_x;
+        if self.contenders[self.incumbent].misses_goal() {
+            return None;
+        }
+        duel.spent_s += self.since.0;
+        duel.lost_s -= libm::expm1(gain) * self.since.0;
+        Some(self.leave(&duel, gain))
     }
 
     /// Keeps count of time. Returns whether the interval was one of the arm in force alone.
     fn take(&mut self, seen: &Observation) -> bool {
         let was_washed = self.window.is_washed();
-        self.now_s += seen.interval.as_secs_f64();
+        let seconds = seen.interval.as_secs_f64();
+        self.now_s += seconds;
+        self.since.0 += seconds;
+        self.since.1 += seen.completions as f64;
+        let is_silent = seen.completions == 0 && seen.waiting_share >= 0.5;
+        self.silent_s = if is_silent { self.silent_s + seconds } else { 0.0 };
         let count = seen.in_database.count as f64;
         if count > 0.0 {
             let share = (count / f64::from(seen.limit.get()).max(4.0)).min(1.0);
             self.residence_s += share * (seen.in_database.mean_s - self.residence_s);
         }
-        let patience_s = WASHOUT_S.max(WASHOUT_RESIDENCES * self.residence_s);
+        let patience_s = if self.is_short_move {
+            QUICK_WASHOUT_S.max(self.residence_s)
+        } else {
+            WASHOUT_S.max(WASHOUT_RESIDENCES * self.residence_s)
+        };
         let longest_s = WASHOUT_MOST_S.max(2.0 * patience_s);
         self.window.add(seen, self.residence_s, patience_s);
         if !self.window.is_washed() && self.window.since_s() >= longest_s {
@@ -240,10 +396,11 @@ impl Arms {
     }
 
     fn hold(&mut self) -> ArmReason {
-        let Some(sample) = self.sample(false) else { return self.reason };
+        let early = || self.early(self.level.tps()?);
+        let Some(sample) = self.sample(false).or_else(early) else { return self.reason };
         self.window = self.window.next();
         self.notice(&sample);
-        if let Some(reason) = self.begin_round() {
+        if let Some(reason) = self.begin_round(sample.ln_x) {
             return reason;
         }
         self.challenge(&sample).unwrap_or(ArmReason::Hold { tps: sample.tps() })
@@ -259,10 +416,13 @@ impl Arms {
         change.is_some()
     }
 
-    /// After a change all arms are tried again, unless the last round was just now.
-    fn begin_round(&mut self) -> Option<ArmReason> {
+    /// After a change all arms are tried again, unless the last round was just now. `ln_x` is the
+    /// incumbent's throughput.
+    fn begin_round(&mut self, ln_x: f64) -> Option<ArmReason> {
         let since_s = self.now_s - self.round_at_s;
-        if self.contenders.len() < 2 || since_s < self.round_wait_s {
+        let is_collapse = self.changed.is_some_and(|change| change < libm::log(COLLAPSED));
+        let wait_s = if is_collapse { COLLAPSE_WAIT_S } else { self.round_wait_s };
+        if self.contenders.len() < 2 || since_s < wait_s {
             return None;
         }
         let change = self.changed.take()?;
@@ -278,6 +438,14 @@ impl Arms {
             }
         }
         self.level = IncumbentLevel::default();
+        if !self.contenders[self.incumbent].has_goal() {
+            let common = self.contenders[0].controller().start();
+            let known = Some((self.incumbent, ln_x));
+            let quick = QuickRound::new(self.contenders.len(), common, self.bounds, known);
+            self.in_force = quick.arm();
+            self.quick = Some(quick);
+            self.begin_window();
+        }
         Some(ArmReason::Explore { change: libm::expm1(change) })
     }
 
@@ -359,7 +527,7 @@ impl Arms {
 
     /// The challenger is in force.
     fn look(&mut self, mut duel: ArmDuel) -> ArmReason {
-        let Some(sample) = self.sample(false).or_else(|| self.early(&duel)) else {
+        let Some(sample) = self.sample(false).or_else(|| self.early(duel.before.tps())) else {
             return self.reason;
         };
         duel.pay(&sample);
@@ -370,11 +538,12 @@ impl Arms {
         self.compared(&duel, duel.challenger)
     }
 
-    /// A challenger that is far behind need not be looked at for longer.
-    fn early(&self, duel: &ArmDuel) -> Option<WindowSample> {
-        let expected = duel.before.tps() * self.window.seconds();
+    /// An arm that is far behind what is expected need not be looked at for longer.
+    fn early(&self, expected_tps: f64) -> Option<WindowSample> {
+        let expected = expected_tps * self.window.seconds();
         let is_far = expected >= 12.0 && self.window.completions() < 0.5 * expected;
-        is_far.then(|| self.sample(true)).flatten()
+        let want = Want { seconds: 0.49, completions: 0.0, longest_s: 0.49 };
+        is_far.then(|| self.window.sample(self.limit().get(), want, NOISE)).flatten()
     }
 
     fn compared(&self, duel: &ArmDuel, other: usize) -> ArmReason {
@@ -475,10 +644,12 @@ impl Controller for Arms {
     }
 
     fn decide(&mut self, seen: &Observation, draw: Draw) -> Decision {
-        if !seen.is_sound() || !self.take(seen) {
-            self.reason = ArmReason::Washout;
-            let limit = self.contenders[self.in_force].limit;
-            return Decision { limit, reason: Reason::Arm(ArmReason::Washout) };
+        let is_sound = seen.is_sound();
+        let is_own = is_sound && self.take(seen);
+        let moved = if is_sound { self.survey().or_else(|| self.flee()) } else { None };
+        if let Some(reason) = moved.or((!is_own).then_some(ArmReason::Washout)) {
+            self.reason = reason;
+            return Decision { limit: self.limit(), reason: Reason::Arm(reason) };
         }
         let before = self.in_force;
         let decision = self.contenders[before].decide(seen, draw, self.residence_s);
@@ -486,7 +657,7 @@ impl Controller for Arms {
         if self.in_force == before {
             return decision;
         }
-        Decision { limit: self.contenders[self.in_force].limit, reason: Reason::Arm(self.reason) }
+        Decision { limit: self.limit(), reason: Reason::Arm(self.reason) }
     }
 
     fn proposal(&self) -> Option<Proposal> {

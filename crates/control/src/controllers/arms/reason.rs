@@ -7,6 +7,11 @@ reasons! {
     pub enum ArmReason {
         /// Transactions that began under the arm before still run.
         Washout = "arm_washout" => "arm: transactions of the arm before end";
+        /// In a quick round each arm is looked at for a moment.
+        Survey {
+            /// The best throughput that an arm has shown in it; 0 before the first look.
+            best_tps: f64,
+        } = "arm_survey" => "arm: quick round, best so far {best_tps:.0} tps";
         /// The arm's controller looks for its limit.
         Tune = "arm_tune" => "arm: its controller looks for its limit";
         /// The incumbent, held.
