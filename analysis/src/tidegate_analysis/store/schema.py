@@ -153,7 +153,8 @@ _POSTERIORS: Final = (
     "NULL, probability {real} NOT NULL, PRIMARY KEY (point, number))",
 )
 
-#: What transactions locked in documents, and what a store in the laboratory's process read and wrote.
+#: What transactions locked in documents, and what a store in the laboratory's process read and
+#: wrote.
 _LOCKING: Final = (
     "CREATE TABLE locking_seen (attempt integer NOT NULL REFERENCES attempt (id), workload text "
     "NOT NULL, kind text NOT NULL, runs bigint NOT NULL, requests bigint NOT NULL, locks bigint "

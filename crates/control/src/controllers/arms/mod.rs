@@ -96,7 +96,8 @@ const FAR_S: f64 = 2.0;
 const UNTUNED: f64 = 0.3;
 
 /// An arm has collapsed if it has less than this share of the throughput expected, for so many
-/// seconds and residence times since the switch; the incumbent, if it completes nothing for so long.
+/// seconds and residence times since the switch; the incumbent, if it completes nothing for so
+/// long.
 const COLLAPSED: f64 = 0.1;
 const COLLAPSED_S: f64 = 1.0;
 const COLLAPSED_RESIDENCES: f64 = 4.0;
