@@ -21,7 +21,7 @@ from tidegate_analysis import examples, shapes
 from tidegate_analysis.errors import SampleError, StoreError
 from tidegate_analysis.results import Results, load, mode
 from tidegate_analysis.store import TABLES, ExportTable, Selection, open_source, schema
-from tidegate_analysis.store.catalog import PLACE
+from tidegate_analysis.store.catalog import PLACE, VERSIONS
 from tidegate_analysis.store.settings import seconds
 
 ROOT = Path(__file__).parents[2]
@@ -403,7 +403,7 @@ def test_what_is_no_store_is_said(tmp_path: Path) -> None:
     edit(other, "CREATE TABLE t (a)")
     with pytest.raises(StoreError, match=r"other.db is not a result store"):
         load(other)
-    last = catalog.VERSIONS[-1]
+    last = VERSIONS[-1]
     said = f"of schema version {last + 1}, and this package reads 1 to {last}"
     with pytest.raises(StoreError, match=said):
         load(empty(tmp_path / "newer.db", last + 1))
