@@ -3,11 +3,11 @@
 use std::fmt::Write;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
 use clap::{ArgGroup, Args};
-use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_control::{Algorithm, ControlChoice};
 use tidegate_gate::ClassGoal;
 use tidegate_proxy::config::{
@@ -16,7 +16,7 @@ use tidegate_proxy::config::{
 use tidegate_proxy::config_file::{
     AdminAddress, ConfigError, ConfigFile, DatabaseSection, UpstreamUrl,
 };
-use tidegate_proxy::{Running, ShutdownMode};
+use tidegate_proxy::{Running, ShutdownMode, ThreadFailure};
 use tracing::{debug, info, warn};
 
 use crate::{Failure, interrupt, print};
@@ -41,8 +41,9 @@ Examples:
         --admin-listen 127.0.0.1:9432 --journal journal.jsonl
 
 When it serves, it prints `listening on ADDRESS` for each address to standard output. After SIGTERM
-or Ctrl-C running transactions may finish within timeouts.shutdown_grace, by default 10s. A second
-signal stops the proxy at once.";
+or Ctrl-C it serves on for timeouts.drain_delay, by default not at all, while /readyz tells load
+balancers to send no more clients; then running transactions may finish within
+timeouts.shutdown_grace, by default 10s. Each further signal ends one of these times.";
 
 /// Run the proxy
 ///
@@ -75,7 +76,7 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<ListenAddress>,
 
-    /// Serve /metrics (Prometheus) and /healthz on IP:PORT [default: nowhere]
+    /// Serve /metrics (Prometheus), /healthz and /readyz on IP:PORT [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     admin_listen: Option<AdminAddress>,
 
@@ -250,66 +251,114 @@ fn from_upstream(upstream: Option<&UpstreamUrl>) -> ConfigFile {
     ConfigFile { databases: upstream.map(section).into_iter().collect(), ..ConfigFile::default() }
 }
 
+/// What the process waits for while the proxy serves.
+enum Event {
+    /// A signal asks to stop.
+    Stop,
+    /// The console asks to stop.
+    Shutdown(ShutdownMode),
+    /// A thread of the proxy has failed.
+    Failed(ThreadFailure),
+}
+
 /// Serves until a signal ends the proxy.
 pub(crate) fn run(arguments: ProxyArguments) -> Result<(), Failure> {
     let config = arguments.into_config().map_err(Failure::usage)?;
     // From here on a signal waits until somebody asks for it.
-    let mut signals = interrupt::signals().map_err(Failure::failed)?;
+    let signals = interrupt::signals().map_err(Failure::failed)?;
     raise_file_limit();
-    let grace = config.timeouts.shutdown_grace;
     let running = tidegate_proxy::start(config).map_err(Failure::failed)?;
     print(&addresses(&running))?;
 
-    obey_shutdown_orders(&running);
-    let (handle, failure) = (signals.handle(), running.failure());
-    // Ends the wait for signals when a thread has failed.
-    let watch = std::thread::spawn(move || {
-        let failure = failure();
-        if failure.is_some() {
-            handle.close();
+    let (tell, events) = mpsc::channel();
+    tell_of_signals(signals, tell.clone());
+    tell_of_shutdown_orders(&running, tell.clone());
+    tell_of_failure(&running, tell);
+    let grace = match serve(&running, &events) {
+        Ok(grace) => grace,
+        Err(failure) => {
+            running.shutdown(Duration::ZERO);
+            return Err(Failure::failed(failure));
         }
-        failure
-    });
-    if !interrupt::wait(&mut signals) {
-        running.shutdown(Duration::ZERO);
-        let failure = watch.join().ok().flatten();
-        return failure.map_or(Ok(()), |failure| Err(Failure::failed(failure)));
-    }
+    };
     info!(grace = ?grace, "shutting down; a second signal stops at once");
     let stop_now = running.stop_now();
+    let (tell, failed) = mpsc::channel();
     std::thread::spawn(move || {
-        if interrupt::wait(&mut signals) {
-            stop_now();
+        for event in events {
+            match event {
+                // The other end waits no longer once everything has stopped.
+                Event::Failed(failure) => drop(tell.send(failure)),
+                Event::Stop | Event::Shutdown(_) => stop_now(),
+            }
         }
     });
     running.shutdown(grace);
-    if let Ok(Some(failure)) = watch.join() {
+    if let Ok(failure) = failed.try_recv() {
         return Err(Failure::failed(failure));
     }
     info!("stopped");
     Ok(())
 }
 
-/// Time until an order to stop takes effect, and from its beginning to the end of everything.
+/// Waits until the proxy is to stop, and for the time that load balancers have to see it. Returns
+/// the grace time.
+fn serve(running: &Running, events: &Receiver<Event>) -> Result<Duration, ThreadFailure> {
+    // A sender lives as long as the process.
+    let mode = match events.recv() {
+        Ok(Event::Failed(failure)) => return Err(failure),
+        Ok(Event::Shutdown(mode)) => mode,
+        Ok(Event::Stop) | Err(_) => ShutdownMode::WaitForServers,
+    };
+    let (drain_delay, grace) = running.stop_times();
+    match mode {
+        ShutdownMode::Immediate => return Ok(Duration::ZERO),
+        ShutdownMode::WaitForClients => return Ok(grace),
+        ShutdownMode::WaitForServers if drain_delay.is_zero() => return Ok(grace),
+        ShutdownMode::WaitForServers => {}
+    }
+    info!(drain_delay = ?drain_delay, "draining; a second signal begins the shutdown");
+    running.begin_drain();
+    let end = Instant::now() + drain_delay;
+    match events.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        Ok(Event::Failed(failure)) => Err(failure),
+        Ok(Event::Shutdown(ShutdownMode::Immediate)) => Ok(Duration::ZERO),
+        Ok(Event::Stop | Event::Shutdown(_))
+        | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(grace),
+    }
+}
+
+/// Hands on the signals that mean something.
+fn tell_of_signals(mut signals: signal_hook::iterator::Signals, tell: Sender<Event>) {
+    std::thread::spawn(
+        move || while interrupt::wait(&mut signals) && tell.send(Event::Stop).is_ok() {},
+    );
+}
+
+/// Time between the console's answer to SHUTDOWN and the shutdown.
 const STOP_PAUSE: Duration = Duration::from_millis(100);
 
-/// Lets the console's SHUTDOWN do what signals do: one lets running transactions end, a second one
-/// stops at once.
-fn obey_shutdown_orders(running: &Running) {
-    let stop_now = Arc::new(Mutex::new(running.stop_now()));
+/// Lets the console's SHUTDOWN stop the process.
+fn tell_of_shutdown_orders(running: &Running, tell: Sender<Event>) {
     running.on_shutdown_order(move |mode| {
-        let stop_now = Arc::clone(&stop_now);
+        let tell = tell.clone();
         std::thread::spawn(move || {
             // The console's client gets its answer.
             std::thread::sleep(STOP_PAUSE);
-            if let Err(error) = kill_process(getpid(), Signal::TERM) {
-                warn!(%error, "cannot stop");
-            }
-            if mode == ShutdownMode::Immediate {
-                std::thread::sleep(STOP_PAUSE);
-                stop_now.lock().unwrap_or_else(PoisonError::into_inner)();
-            }
+            // It may be stopping already.
+            let _ = tell.send(Event::Shutdown(mode));
         });
+    });
+}
+
+/// Hands on that a thread of the proxy has failed, if one does.
+fn tell_of_failure(running: &Running, tell: Sender<Event>) {
+    let failure = running.failure();
+    std::thread::spawn(move || {
+        if let Some(failure) = failure() {
+            // It may be stopping already.
+            let _ = tell.send(Event::Failed(failure));
+        }
     });
 }
 

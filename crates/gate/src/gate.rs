@@ -145,7 +145,6 @@ impl GateState {
         self.queue.check();
         debug_assert!(self.limit >= 1, "some transaction may always run");
         debug_assert!(self.queue.is_empty() || self.is_full(), "it waits for a free permit");
-        debug_assert!(self.queue.len() <= self.waiting_max, "the queue is bounded");
         debug_assert!(self.queue.len() as usize <= self.tickets.len(), "who waits has a ticket");
         debug_assert!(self.concurrency() <= self.concurrency_peak, "the peak is the highest");
     }
@@ -368,6 +367,18 @@ impl Gate {
         // Some of those that waited may have given their permits back meanwhile.
         let connected = state.permits.len().saturating_sub(without_connection);
         state.connections.refused(connected, now);
+    }
+
+    /// Changes the highest limit that will be set, and how many requests may wait. Those who wait
+    /// already stay; of the permits that are out none is taken back.
+    pub fn set_bounds(&self, mpl_max: Mpl, waiting_max: usize, now: Instant) {
+        let mut state = self.lock();
+        let now = state.advance(now);
+        state.mpl_max = mpl_max.get();
+        state.waiting_max = u32::try_from(waiting_max).unwrap_or(u32::MAX);
+        let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
+        drop(state);
+        wake(granted);
     }
 
     /// Sets how many connections to the database there may be, at least 1: each permit needs one.
@@ -691,6 +702,29 @@ impl Drop for Ticket {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who waits already stays, and a higher bound lets in what the old one held up.
+    #[test]
+    fn bounds_can_be_changed_while_requests_wait() {
+        let now = Instant::now();
+        let two = Mpl::at_least_one(2);
+        let gate = Gate::new(Limits { mpl: Mpl::ONE, mpl_max: Mpl::ONE, waiting_max: 8 }, now);
+        let waker: Waker = Arc::new(|_| {});
+        let ask = || {
+            let request = Request { class: Class::Normal, deadline: None, token: 0, waker: &waker };
+            gate.request(&request, now)
+        };
+        let Admission::Granted(mut lent) = ask() else { panic!("nothing is out") };
+        let Admission::Queued(first) = ask() else { panic!("the only permit is out") };
+        let Admission::Queued(second) = ask() else { panic!("the only permit is out") };
+        gate.set_bounds(Mpl::ONE, 1, now);
+        assert!(matches!(ask(), Admission::Refused(QueueFull { waiting: 2 })));
+        lent.lend(now);
+        let Claim::Waiting(first) = first.claim() else { panic!("as many are out as may be") };
+        gate.set_bounds(two, 1, now);
+        let Claim::Granted(_running) = first.claim() else { panic!("one more may be out") };
+        let Claim::Waiting(_second) = second.claim() else { panic!("two are out") };
+    }
 
     /// Neither can be seen from outside, and a slot that stays behind would cost memory for ever.
     #[test]

@@ -1,4 +1,4 @@
-//! `/metrics` and `/healthz` over HTTP/1.1.
+//! `/metrics`, `/healthz` and `/readyz` over HTTP/1.1.
 //!
 //! One thread serves one request a connection, one after the other: the client is a monitoring
 //! system, every few seconds. A client has `REQUEST_TIME` for its whole exchange, so a silent
@@ -187,7 +187,7 @@ fn respond(request: &Request, source: &MetricsSource) -> Response {
     if request.method != "GET" {
         return Response::error(405, "Method Not Allowed", "only GET is served here\n");
     }
-    let path = request.path.split_once('?').map_or(&*request.path, |(path, _)| path);
+    let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
     match path {
         "/metrics" => Response {
             content_type: "text/plain; version=0.0.4; charset=utf-8",
@@ -200,8 +200,20 @@ fn respond(request: &Request, source: &MetricsSource) -> Response {
             }
             None => Response::ok("ok\n".into()),
         },
-        _ => Response::error(404, "Not Found", "there are /metrics and /healthz\n"),
+        "/readyz" => readiness(source, query),
+        _ => Response::error(404, "Not Found", "there are /metrics, /healthz and /readyz\n"),
     }
+}
+
+/// Returns whether new clients may come. `exclude=servers` leaves servers out of it, for a proxy
+/// whose other databases are to stay in use while one is away.
+fn readiness(source: &MetricsSource, query: &str) -> Response {
+    let is_without_servers = query.split('&').any(|it| it == "exclude=servers");
+    let reasons = source.reasons_not_ready(is_without_servers);
+    if reasons.is_empty() {
+        return Response::ok("ok\n".into());
+    }
+    Response::error(503, "Service Unavailable", &format!("{}\n", reasons.join("\n")))
 }
 
 struct Response {
@@ -280,7 +292,13 @@ mod tests {
         assert!(body.contains("\ntidegate_clients 0\n"), "{body}");
         assert_eq!(get(&admin, "/metrics?name[]=x").0, "HTTP/1.1 200 OK");
         assert_eq!(get(&admin, "/healthz"), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
+        assert_eq!(get(&admin, "/readyz"), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
+        source.begin_drain();
+        let (status, why) = get(&admin, "/readyz");
+        assert!(status.contains(" 503 ") && why.starts_with("draining"), "{status} {why}");
+        assert_eq!(get(&admin, "/healthz").1, "ok\n", "it still serves");
         source.begin_shutdown();
+        assert_eq!(get(&admin, "/readyz").1, "shutting down\n");
         let down = ("HTTP/1.1 503 Service Unavailable".into(), "shutting down\n".into());
         assert_eq!(get(&admin, "/healthz"), down);
         assert_eq!(get(&admin, "/metrics").0, "HTTP/1.1 200 OK");

@@ -251,6 +251,9 @@ pub struct Timeouts {
     /// How long a silent TCP peer may leave keep-alive probes unanswered before its connection is
     /// ended; `None` leaves it to the system, which waits for hours.
     pub unreachable: Option<Duration>,
+    /// For load balancers to send no more clients, before a shutdown begins: meanwhile new clients
+    /// are served.
+    pub drain_delay: Duration,
     /// For running transactions to end after the order to shut down.
     pub shutdown_grace: Duration,
 }
@@ -280,7 +283,7 @@ pub struct UserSettings {
 pub struct Config {
     /// Where clients connect; at least one.
     pub listen: Vec<ListenAddress>,
-    /// Where `/metrics` and `/healthz` are served.
+    /// Where `/metrics`, `/healthz` and `/readyz` are served.
     pub admin_listen: Option<SocketAddr>,
     /// Event loops, each on a thread of its own.
     pub threads: NonZeroUsize,

@@ -181,6 +181,7 @@ impl TimeoutsSection {
             health_check_after: patience(self.health_check_after, defaults.health_check_after),
             health_check: period(self.health_check, defaults.health_check),
             unreachable: patience(self.unreachable, defaults.unreachable),
+            drain_delay: self.drain_delay.map_or(defaults.drain_delay, |PeriodOrOff(time)| time),
             shutdown_grace: period(self.shutdown_grace, defaults.shutdown_grace),
         }
     }

@@ -54,8 +54,7 @@ fn shown_or_none(time: Option<Duration>) -> String {
 
 fn timeouts(timeouts: &Timeouts) -> Vec<(String, String)> {
     let Timeouts { client, .. } = timeouts;
-    let is_off = timeouts.server_down.is_zero();
-    let server_down = if is_off { "off".to_owned() } else { shown(timeouts.server_down) };
+    let or_off = |time: Duration| if time.is_zero() { "off".to_owned() } else { shown(time) };
     let all = [
         ("login", shown(client.login)),
         ("queue", shown_or_none(client.queue)),
@@ -67,10 +66,11 @@ fn timeouts(timeouts: &Timeouts) -> Vec<(String, String)> {
         ("abandoned", shown(timeouts.abandoned)),
         ("server_idle", shown(timeouts.server_idle)),
         ("server_lifetime", shown_or_none(timeouts.server_lifetime)),
-        ("server_down", server_down),
+        ("server_down", or_off(timeouts.server_down)),
         ("health_check_after", shown_or_none(timeouts.health_check_after)),
         ("health_check", shown(timeouts.health_check)),
         ("unreachable", shown_or_none(timeouts.unreachable)),
+        ("drain_delay", or_off(timeouts.drain_delay)),
         ("shutdown_grace", shown(timeouts.shutdown_grace)),
     ];
     all.into_iter().map(|(name, value)| (format!("timeouts.{name}"), value)).collect()

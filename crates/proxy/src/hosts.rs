@@ -246,6 +246,11 @@ impl Hosts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the hosts as they were configured.
+    pub(crate) fn list(&self) -> &ServerHosts {
+        &self.list
+    }
+
     /// Returns the address of a host as it was configured.
     pub(crate) fn address(&self, host: usize) -> &ServerAddress {
         &self.list.hosts[host]

@@ -8,7 +8,7 @@
 //! - one thread for each server whose sessions are watched (`watch`);
 //! - one thread for each server that is asked for users (`auth_query`), and one that finds the
 //!   names of users of the operating system (`system_users`), where they log in;
-//! - one thread for `/metrics` and `/healthz` (`admin`).
+//! - one thread for `/metrics`, `/healthz` and `/readyz` (`admin`).
 //!
 //! The protocol's bookkeeping is apart from the sockets: `session` and `replies` for transactions,
 //! `login`, `scram` and `handshake` for both kinds of login.
@@ -408,6 +408,18 @@ impl Running {
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(admin::AdminHandle::address)
+    }
+
+    /// Returns how long to drain before the shutdown, and the grace time of that, as configured.
+    #[must_use]
+    pub fn stop_times(&self) -> (Duration, Duration) {
+        let timeouts = &self.shared.config.timeouts;
+        (timeouts.drain_delay, timeouts.shutdown_grace)
+    }
+
+    /// Says in `/readyz` that no new clients should come; those that come are served.
+    pub fn begin_drain(&self) {
+        self.metrics.begin_drain();
     }
 
     /// Takes no new transactions, lets running ones finish within `grace`, and returns when

@@ -192,6 +192,7 @@ pub struct ServerMetrics {
 pub struct MetricsSource {
     servers: Vec<ServerMetrics>,
     workers: Vec<Arc<WorkerCounters>>,
+    draining: AtomicBool,
     shutting_down: AtomicBool,
     health: Arc<Health>,
 }
@@ -200,8 +201,18 @@ impl MetricsSource {
     /// Returns the source of a proxy that is serving.
     #[must_use]
     pub fn new(servers: Vec<ServerMetrics>, workers: Vec<Arc<WorkerCounters>>) -> MetricsSource {
-        let health = Arc::default();
-        MetricsSource { servers, workers, shutting_down: AtomicBool::new(false), health }
+        MetricsSource {
+            servers,
+            workers,
+            draining: AtomicBool::new(false),
+            shutting_down: AtomicBool::new(false),
+            health: Arc::default(),
+        }
+    }
+
+    /// From now on no new clients should come: the proxy is about to stop.
+    pub fn begin_drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
     }
 
     /// From now on the proxy is in its grace time: it finishes what runs and takes nothing new.
@@ -213,6 +224,24 @@ impl MetricsSource {
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         self.shutting_down.load(Ordering::Relaxed)
+    }
+
+    /// Returns why no new clients should come, a line for each reason; none if they may. Servers
+    /// that cannot be reached are a reason unless `is_without_servers`.
+    pub(crate) fn reasons_not_ready(&self, is_without_servers: bool) -> Vec<String> {
+        let mut reasons = Vec::new();
+        reasons.extend(self.health.failure().map(|failure| failure.to_string()));
+        if self.is_shutting_down() {
+            reasons.push("shutting down".to_owned());
+        } else if self.draining.load(Ordering::Relaxed) {
+            reasons.push("draining: about to shut down".to_owned());
+        }
+        let hosts = self.servers.iter().filter_map(|server| server.hosts.as_ref());
+        for hosts in hosts.filter(|hosts| !is_without_servers && hosts.is_down()) {
+            let error = hosts.outage().map_or_else(String::new, |it| format!(": {}", it.last.text));
+            reasons.push(format!("the server at {} cannot be reached{error}", hosts.list()));
+        }
+        reasons
     }
 
     /// Returns where the proxy's threads report that they have failed.

@@ -110,6 +110,38 @@ fn a_running_transaction_ends_within_the_grace_time() {
     assert_eq!(status.code(), Some(0), "{log}");
 }
 
+/// While it drains, clients are served as before, and only `/readyz` says otherwise.
+#[test]
+fn a_proxy_that_drains_serves_until_the_delay_or_a_second_signal_ends_it() {
+    let server = server(Authentication::Trust);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tidegate.toml");
+    for (delay, has_second_signal) in [("1s", false), ("1h", true)] {
+        let upstream = server.url();
+        let written = format!(
+            "timeouts.drain_delay = \"{delay}\"\n[databases.\"*\"]\nupstream = \"{upstream}\"\n"
+        );
+        std::fs::write(&file, written).unwrap();
+        let mut proxy = Proxy::start(&[&["-c", file.to_str().unwrap()], &ADMIN[..]].concat());
+        let address = proxy.address("listening on ");
+        let admin = proxy.address("metrics on http://").replace("/metrics", "");
+        assert!(get(&admin, "/readyz").starts_with("HTTP/1.1 200 "));
+        let sleeper = sleeper(&address, &admin, "2");
+        proxy.signal(Signal::TERM);
+        wait_until("draining", || get(&admin, "/readyz").contains(" 503 "));
+        if has_second_signal {
+            assert!(get(&admin, "/healthz").starts_with("HTTP/1.1 200 "));
+            let new = psql(&address, "postgres", "", "SELECT 42").output().unwrap();
+            assert_eq!(text(&new.stdout).trim(), "42", "{}", text(&new.stderr));
+            proxy.signal(Signal::INT);
+        }
+        let output = sleeper.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let (status, log) = proxy.end();
+        assert_eq!(status.code(), Some(0), "{log}");
+    }
+}
+
 #[test]
 fn a_second_signal_ends_the_grace_time() {
     let server = server(Authentication::Trust);

@@ -56,5 +56,6 @@ pub const TIMEOUTS: Timeouts = Timeouts {
     health_check_after: Some(Duration::from_secs(30)),
     health_check: Duration::from_secs(2),
     unreachable: Some(Duration::from_secs(120)),
+    drain_delay: Duration::ZERO,
     shutdown_grace: Duration::from_secs(10),
 };

@@ -26,7 +26,7 @@ pub struct ConfigFile {
     pub path: Option<PathBuf>,
     /// Where clients connect.
     pub listen: Option<Vec<ListenAddress>>,
-    /// Where `/metrics` and `/healthz` are served.
+    /// Where `/metrics`, `/healthz` and `/readyz` are served.
     pub admin_listen: Option<AdminAddress>,
     /// Event loops.
     pub threads: Option<NonZeroUsize>,
@@ -87,6 +87,7 @@ pub struct TimeoutsSection {
     pub health_check_after: Option<OptionalPeriod>,
     pub health_check: Option<Period>,
     pub unreachable: Option<OptionalPeriod>,
+    pub drain_delay: Option<PeriodOrOff>,
     pub shutdown_grace: Option<Period>,
 }
 

@@ -74,7 +74,7 @@ fn every_key_is_read() {
                       server_lifetime = "none",
                       server_down = "10s", health_check_after = "none", health_check = "11s",
                       unreachable = "9s",
-                      shutdown_grace = "8s" }}
+                      drain_delay = "3s", shutdown_grace = "8s" }}
         high_priority = {{ users = ["ann"], applications = ["till"] }}
         [databases."*"]
         upstream = "postgres://db"
@@ -107,6 +107,7 @@ fn every_key_is_read() {
         health_check_after: None,
         health_check: seconds(11),
         unreachable: Some(seconds(9)),
+        drain_delay: seconds(3),
         shutdown_grace: seconds(8),
     };
     assert_eq!(config.timeouts, timeouts);

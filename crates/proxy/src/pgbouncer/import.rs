@@ -220,7 +220,7 @@ impl Importer {
             listen.push(format!("{}/.s.PGSQL.{port}", directory.trim_end_matches('/')));
         }
         let _ = writeln!(toml, "listen = {}", list(listen));
-        let _ = writeln!(toml, "# Serves /metrics and /healthz.");
+        let _ = writeln!(toml, "# Serves /metrics, /healthz and /readyz.");
         let _ = writeln!(toml, "# admin_listen = \"127.0.0.1:9432\"");
     }
 

@@ -101,6 +101,30 @@ fn clients_that_have_sent_nothing_survive_a_restart() {
     }
 }
 
+/// A server that is away is a reason for load balancers to send clients elsewhere, until it is
+/// back, also if no client comes meanwhile. The process is healthy all the time.
+#[test]
+fn readiness_follows_the_server() {
+    let mut server = own_server(Authentication::Trust);
+    let proxy = setup(&server, "transaction").start();
+    let is_well = |path: &str| proxy.get(path).starts_with("HTTP/1.1 200 ");
+    let mut client = proxy.connect();
+    assert_eq!(client.value("SELECT 1"), "1");
+    assert!(is_well("/readyz"));
+    stop(&server, Signal::INT);
+    client.send(&query("SELECT 1"));
+    let why = eventually("the server is missed", || {
+        let answer = proxy.get("/readyz");
+        answer.starts_with("HTTP/1.1 503 ").then_some(answer)
+    });
+    let named = format!("the server at 127.0.0.1:{} cannot be reached: ", server.port());
+    assert!(why.contains(&named), "{why}");
+    assert!(is_well("/readyz?exclude=servers") && is_well("/healthz"));
+    drop(client);
+    server.restart().unwrap();
+    eventually("it is back", || is_well("/readyz").then_some(()));
+}
+
 /// Inserts ids that nobody else has until told to stop. An id whose answer was lost is not tried
 /// again. Returns the ids that were confirmed.
 fn insert_ids(address: SocketAddr, next: &AtomicU64, done: &AtomicBool) -> Vec<u64> {
