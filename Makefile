@@ -44,7 +44,7 @@ DENY = $(or $(shell command -v cargo-deny),$(TOOLS)/bin/cargo-deny)
 .PHONY: help setup setup-subjects demo simulate test check fmt clippy tidy deny outside \
 	advisories conformance regression xml-conformance xml-xpath bench bench-client bench-control \
 	bench-engine soak schedules planted loom fuzz clean analysis test-rust test-analysis \
-	check-analysis
+	check-analysis package package-test
 
 help:
 	@echo 'make demo        build and run the main job on a private database; results in $(OUT)'
@@ -66,6 +66,8 @@ help:
 	@echo 'make loom        check four protocols of the engine under weak memory orders (network)'
 	@echo 'make fuzz        fuzz each target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make advisories  check dependencies against the security database (needs the network)'
+	@echo 'make package     the program, a Debian package and a wheel, in out/packages (network)'
+	@echo 'make package-test  install, start and remove each package (root, network)'
 	@echo 'make setup-subjects  see to PostgreSQL, MariaDB and Firebird, or say which are skipped'
 	@echo 'make setup       see to PostgreSQL and a C linker; targets that need them do it themselves'
 	@echo 'make clean       remove what was built and out/'
@@ -231,6 +233,15 @@ fuzz:
 			--target-dir $(FUZZ_DIR) --manifest-path $$manifest --bin $$name -- \
 			-max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(FUZZ_DIR)/$$name- $$corpus; \
 	done
+
+package:
+	scripts/setup cc python3 python3-venv dpkg-shlibdeps
+	$(PYTHON) packaging/build.py
+
+# More arguments in PACKAGE_TEST, such as --only debian.
+package-test:
+	scripts/setup mmdebstrap systemd-nspawn podman buildah crun lintian
+	$(PYTHON) packaging/test.py $(PACKAGE_TEST)
 
 clean:
 	$(CARGO) clean

@@ -37,6 +37,10 @@ pub(crate) struct CheckArguments {
     /// The configuration
     #[arg(value_name = "FILE")]
     file: PathBuf,
+
+    /// Print no settings
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 /// Why a configuration was not written or is wrong.
@@ -97,6 +101,9 @@ pub(crate) fn check_config(arguments: &CheckArguments) -> Result<(), Failure> {
             tracing::error!("{error}");
         }
         return Err(Failure::usage(ConfigFailure::Mistakes { path, count: errors.len() }));
+    }
+    if arguments.quiet {
+        return Ok(());
     }
     let mut text = String::new();
     for (key, value) in settings_in_force(&config) {

@@ -17,15 +17,15 @@ use crate::{Failure, interrupt, print};
 const EXAMPLES: &str = "\
 Examples:
   Print what would run and how long it would take:
-    tidegate lab plan experiments/quick.toml
+    tidegate lab plan quick
 
   Measure a throughput curve of the embedded engine, then of other databases:
-    tidegate lab run experiments/quick.toml
-    tidegate lab run experiments/quick.toml --subject postgres,mariadb
+    tidegate lab run quick
+    tidegate lab run quick --subject postgres,mariadb
 
   Use an existing server; the laboratory makes its own database there, tidegate_lab:
     export PGPASSWORD=...
-    tidegate lab run experiments/quick.toml --subject postgres=postgres://ann@host/shop
+    tidegate lab run quick --subject postgres=postgres://ann@host/shop
 
   Continue after an interruption, and print the results:
     tidegate lab list
@@ -36,7 +36,7 @@ Examples:
     tidegate lab export 2 --format parquet --out exported
 
   Use many machines: fill a queue here, and start a worker on each machine:
-    tidegate lab run experiments/quick.toml --store postgres://lab@host/lab --workers
+    tidegate lab run quick --store postgres://lab@host/lab --workers
     tidegate lab worker --lab postgres://lab@host/lab";
 
 /// Run experiments that are described in files, and store their results
@@ -74,7 +74,7 @@ enum LabCommand {
 
 #[derive(Debug, Args)]
 struct FileArguments {
-    /// Experiment file
+    /// Experiment file, or the name of one within the program: `tidegate experiments` lists them
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

@@ -3,11 +3,13 @@
 mod bench;
 mod controllers;
 mod demo;
+mod experiments;
 mod import;
 mod interrupt;
 mod lab;
 mod load;
 mod machines;
+mod probe;
 mod proxy;
 mod replay;
 mod report;
@@ -46,6 +48,7 @@ enum Command {
     Proxy(Box<proxy::ProxyArguments>),
     Import(import::ImportArguments),
     CheckConfig(import::CheckArguments),
+    Probe(probe::ProbeArguments),
     Load(load::LoadArguments),
     Demo(demo::DemoArguments),
     Bench(bench::BenchArguments),
@@ -53,6 +56,7 @@ enum Command {
     Simulate(simulate::SimulateArguments),
     Controllers(controllers::ControllersArguments),
     Lab(lab::LabArguments),
+    Experiments(experiments::ExperimentsArguments),
     Report(report::ReportArguments),
     Xml(xml::XmlArguments),
 }
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         Command::Proxy(arguments) => proxy::run(*arguments),
         Command::Import(arguments) => import::import(&arguments),
         Command::CheckConfig(arguments) => import::check_config(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments),
         Command::Load(arguments) => load::run(&arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
@@ -98,6 +103,7 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Controllers(arguments) => controllers::run(&arguments),
         Command::Lab(arguments) => lab::run(arguments),
+        Command::Experiments(arguments) => experiments::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Xml(arguments) => xml::run(arguments),
     };

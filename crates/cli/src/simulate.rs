@@ -16,8 +16,8 @@ Examples:
   tidegate simulate
   tidegate simulate --controllers gaussian-process,vegas,fixed:8 --seeds 100
   tidegate simulate --random 300 --seeds 1 --controllers gaussian-process,paired-comparison
-  tidegate simulate --plants experiments/plants/ds2.toml --controllers hill-climbing --trace
-  tidegate simulate --plants experiments/plants-by-tick --controllers paired-comparison";
+  tidegate simulate --plants plants/ds2 --controllers hill-climbing --trace
+  tidegate simulate --plants plants-by-tick --controllers paired-comparison";
 
 /// Try controllers on simulated databases, in virtual time
 ///
@@ -31,7 +31,8 @@ Examples:
     after_help = "Details and examples: tidegate simulate --help"
 )]
 pub(crate) struct SimulateArguments {
-    /// Plants: .toml files, or directories of them [default: experiments/plants]
+    /// Plants: .toml files, or directories of them; `tidegate experiments` lists those within the
+    /// program [default: experiments/plants]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     plants: Vec<PathBuf>,
 

@@ -4,6 +4,7 @@
 //! the main job end to end: a private server, the same load directly and through the proxy, a
 //! report; [`simulate`] tries controllers on simulated plants, in virtual time; [`mod@bench`]
 //! compares them on a real server. [`rig`] is what the experiments on real servers share.
+//! [`included`] has the files of `experiments/`.
 //!
 //! Experiments that a file describes go through these modules in order: [`experiment`] reads the
 //! file and plans, [`mod@conduct`] executes, [`measured`] is what comes of it, [`store`] keeps it,
@@ -27,6 +28,7 @@ pub mod conduct;
 pub mod demo;
 pub mod experiment;
 mod grid;
+pub mod included;
 pub mod laboratory;
 pub mod load;
 pub mod measured;

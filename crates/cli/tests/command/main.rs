@@ -7,6 +7,7 @@ mod existing;
 mod kills;
 mod lab;
 mod orphans;
+mod packaging;
 mod replay;
 mod report;
 mod serving;

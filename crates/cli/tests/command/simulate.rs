@@ -52,3 +52,32 @@ fn a_simulation_of_nothing_is_refused() {
         assert!(error.contains(expected), "{flags:?}: {error}");
     }
 }
+
+/// Experiments and plants are within the program: by their names, wherever it is started.
+#[test]
+fn experiments_and_plants_are_within_the_program() {
+    let list = text(&run(&["experiments"]).stdout);
+    for (name, about) in [
+        ("quick", "A throughput curve with its thrashing point in under a minute"),
+        ("plants/ds2", "Abouzour's auto-tuning study (2007), Figure 5.9 and Table 5.4"),
+    ] {
+        let is_it = |line: &str| line.starts_with(&format!("{name} ")) && line.contains(about);
+        assert!(list.lines().any(is_it), "{name}: {list}");
+    }
+    let quick = text(&run(&["experiments", "quick"]).stdout);
+    assert!(quick.contains("name = \"quick\""), "{quick}");
+    let error = refused(&["experiments", "quikc"]);
+    assert!(error.contains("there is no quikc"), "{error}");
+
+    let elsewhere = tempfile::tempdir().unwrap();
+    let in_it = |words: &[&str]| {
+        let output = crate::support::tidegate(words).current_dir(elsewhere.path()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    assert_eq!(in_it(&["lab", "plan", "quick"]), in_it(&["lab", "plan", "experiments/quick.toml"]));
+    let plants = ["simulate", "--controllers", "fixed:8", "--seeds", "1", "--plants"];
+    let one = in_it(&[&plants[..], &["plants/ds2"]].concat());
+    assert!(one.contains("\nds2 "), "{one}");
+}

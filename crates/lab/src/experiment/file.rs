@@ -49,6 +49,7 @@ use super::scenarios::{Common, READERS, Reader, ScenarioFactors};
 use super::values::{Bytes, LEVELS_MAX, Levels, Period};
 use super::workload::WorkloadSpec;
 use super::{Experiment, Order, Subject, SubjectKind};
+use crate::included;
 
 /// The shortest interval: a shorter one would be over before anybody is served.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -175,10 +176,10 @@ pub struct Choice {
     pub subjects: Option<Vec<Subject>>,
 }
 
-/// Reads an experiment file.
+/// Reads an experiment file, or one [within the program](crate::included).
 pub fn read(path: &Path, choice: &Choice) -> Result<Experiment, FileError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| FileError::Read { path: path.to_owned(), source })?;
+    let text =
+        included::read(path).map_err(|source| FileError::Read { path: path.to_owned(), source })?;
     parse(path, &text, choice)
 }
 

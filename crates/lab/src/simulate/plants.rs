@@ -12,6 +12,7 @@ use tidegate_control::plant::{Scenario, ScenarioFile, random_scenario};
 use super::SimulateError;
 use super::parallel::in_parallel;
 use super::score::{self, ScoredPhase};
+use crate::included;
 
 /// A plant that runs can be made on.
 #[derive(Clone, Debug)]
@@ -28,7 +29,8 @@ impl Plant<'_> {
     }
 }
 
-/// The scenarios in `paths`: files, and all `.toml` files of directories, by name.
+/// The scenarios in `paths`: files, and all `.toml` files of directories, by name. What is not on
+/// the disk is looked for [within the program](included).
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Scenario>, SimulateError> {
     let mut scenarios = Vec::new();
     let mut names = BTreeSet::new();
@@ -62,7 +64,8 @@ pub fn random(seed: u64, count: u32) -> Result<Vec<Scenario>, SimulateError> {
 /// A file is itself; a directory stands for its `.toml` files.
 fn files(path: &Path) -> Result<Vec<PathBuf>, SimulateError> {
     if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
+        let within = if path.exists() { Vec::new() } else { included::files_in(path) };
+        return Ok(if within.is_empty() { vec![path.to_owned()] } else { within });
     }
     let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = entries.map_err(SimulateError::file(path))?;
@@ -74,7 +77,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, SimulateError> {
 }
 
 fn scenario(path: &Path) -> Result<Scenario, SimulateError> {
-    let text = fs::read_to_string(path).map_err(SimulateError::file(path))?;
+    let text = included::read(path).map_err(SimulateError::file(path))?;
     let file: ScenarioFile = toml::from_str(&text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or("");
         SimulateError::Toml {
