@@ -229,9 +229,8 @@ impl Commands {
 impl Shared {
     /// Returns the name under which orders are given for a database that clients ask for so.
     fn ordered_name(&self, name: &str) -> Result<String, CommandError> {
-        let (_, entry) =
-            self.database(name).ok_or_else(|| CommandError::NoDatabase(name.to_owned()))?;
-        Ok(entry.shown_name(name).to_owned())
+        let entry = self.database(name).ok_or_else(|| CommandError::NoDatabase(name.to_owned()))?;
+        Ok(entry.database.shown_name(name).to_owned())
     }
 
     fn ordered_scope(&self, scope: Scope) -> Result<Scope, CommandError> {

@@ -93,7 +93,7 @@ impl From<ServerAddress> for ServerHosts {
 }
 
 /// How long an upstream connection belongs to a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolMode {
     /// While a transaction runs.
     Transaction,

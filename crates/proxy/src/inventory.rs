@@ -5,7 +5,7 @@
 //! event loop that does not answer in time is left out and counted in [`Inventory::missing`].
 
 use std::net::SocketAddr;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use tidegate_gate::Class;
@@ -13,8 +13,8 @@ use tidegate_gate::Class;
 use crate::config::PoolMode;
 use crate::mailbox::Message;
 use crate::replication::Replication;
-use crate::shared::Shared;
-use crate::slots::{DatabaseIndex, ServerIndex};
+use crate::shared::{Entry, Shared};
+use crate::slots::ServerIndex;
 use crate::traffic::PoolTraffic;
 
 /// What a client does.
@@ -136,7 +136,7 @@ pub(crate) struct PoolRow {
     pub(crate) database: String,
     /// The user on the server.
     pub(crate) user: String,
-    pub(crate) entry: DatabaseIndex,
+    pub(crate) entry: Arc<Entry>,
     pub(crate) mode: PoolMode,
     pub(crate) replication: Option<Replication>,
     pub(crate) traffic: PoolTraffic,

@@ -13,7 +13,7 @@ use crate::capacity::Place;
 use crate::client::{ClientSlot, Requester};
 use crate::commands::Scope;
 use crate::inventory::Report;
-use crate::net::Stream;
+use crate::net::{Listener, Stream};
 use crate::slots::PoolIndex;
 use crate::upstream::PoolKey;
 use crate::worker::OverdueHolder;
@@ -45,6 +45,10 @@ pub(crate) enum Message {
     KeepOpen { key: PoolKey },
     /// A connection to a server can be opened, after none could.
     ServerBack,
+    /// Another configuration is in force.
+    Reconfigured,
+    /// Accept on these sockets as well, and no more on those with these numbers.
+    Listeners { opened: Vec<(usize, Listener)>, closed: Vec<usize> },
     /// An administrator has given or changed orders.
     Ordered,
     /// End the clients of a database.

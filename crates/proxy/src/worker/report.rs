@@ -1,5 +1,7 @@
 //! The rows of an event loop for the [inventory](crate::inventory).
 
+use std::sync::Arc;
+
 use crate::client::{
     Client, ClientSlot, ClientState, LoggedIn, TransactionInput, TransactionState,
 };
@@ -17,7 +19,7 @@ impl Worker {
             PoolRow {
                 database: pool.database_name.clone(),
                 user: pool.key.user.clone(),
-                entry: pool.key.database,
+                entry: Arc::clone(&pool.entry),
                 mode: pool.mode,
                 replication: pool.key.replication,
                 traffic: pool.traffic,
@@ -57,7 +59,7 @@ impl Worker {
                 _ => pool.map_or_else(String::new, |pool| pool.database_name.clone()),
             },
             pool_user: pool.map_or_else(String::new, |pool| pool.key.user.clone()),
-            server: pool.map(|pool| pool.server),
+            server: pool.map(|pool| pool.server.index),
             replication: pool.and_then(|pool| pool.key.replication),
             activity,
             address: client.connection.peer_address(),
