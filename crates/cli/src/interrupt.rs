@@ -24,8 +24,8 @@ pub(crate) fn signals() -> io::Result<Signals> {
     Signals::new([SIGINT, SIGTERM, SIGHUP].iter().chain(&IGNORED))
 }
 
-/// Waits for a signal that means something; `None` is the end of waiting. Other signals, which would
-/// end the process in the middle of transactions, are logged.
+/// Waits for a signal that means something; `None` is the end of waiting. Other signals, which
+/// would end the process in the middle of transactions, are logged.
 pub(crate) fn wait(signals: &mut Signals) -> Option<Asked> {
     for signal in signals.forever() {
         match signal {

@@ -6,8 +6,8 @@
 //!
 //! | what | is the same if | else |
 //! | --- | --- | --- |
-//! | [`Server`]: gate, limit, hosts | its address is | a new one begins; the old one is kept while anything is left of it |
-//! | index of an [`Entry`] | name, server, TLS, database and user there, and password are | a new index: connections are replaced |
+//! | [`Server`]: gate, limit, hosts | its address is | a new one begins; what is left of it stays |
+//! | index of an [`Entry`] | it connects alike | a new index: connections are replaced |
 //! | connectors, acceptor | what is written about TLS is | the files are read |
 //! | [`Lookups`] | server, TLS and query are | they ask anew |
 //! | users | the file's path is | the file is read |
@@ -107,12 +107,11 @@ fn entry(shared: &mut Shared, index: usize, before: Option<&Shared>) -> Result<E
     };
     let former = before.map_or(&[][..], |before| &before.entries);
     let known = former.iter().find(|known| connects_alike(&known.database, &database));
-    let (index, connectors) = match known {
-        Some(known) => (known.index, Arc::clone(&known.connectors)),
-        None => {
-            shared.entries_made += 1;
-            (DatabaseIndex(shared.entries_made - 1), connectors(&database)?)
-        }
+    let (index, connectors) = if let Some(known) = known {
+        (known.index, Arc::clone(&known.connectors))
+    } else {
+        shared.entries_made += 1;
+        (DatabaseIndex(shared.entries_made - 1), connectors(&database)?)
     };
     let is_same_file = |before: &Shared| before.config.users.is_of_same_file(&shared.config.users);
     let former = if before.is_some_and(is_same_file) { former } else { &[] };

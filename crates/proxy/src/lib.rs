@@ -271,8 +271,8 @@ impl Running {
         debug_assert!(is_first, "it is set once");
     }
 
-    /// Returns a function that reads the configuration again and puts it in force, as a whole or not
-    /// at all, and logs what came of it. It blocks while names are looked up.
+    /// Returns a function that reads the configuration again and puts it in force, as a whole or
+    /// not at all, and logs what came of it. It blocks while names are looked up.
     pub fn reload(&self) -> impl Fn() -> Result<ReloadReport, ReloadError> + Send + use<> {
         let reloader = Arc::clone(&self.reloader);
         move || reload_and_log(&reloader)
@@ -340,8 +340,8 @@ impl Drop for Running {
 }
 
 fn reload_and_log(reloader: &Reloader) -> Result<ReloadReport, ReloadError> {
-    let reloaded = reloader.reload();
-    match &reloaded {
+    let outcome = reloader.reload();
+    match &outcome {
         Ok(report) => {
             let changed = report.changed.join(", ");
             tracing::info!(changed, "configuration reloaded: {report}");
@@ -351,7 +351,7 @@ fn reload_and_log(reloader: &Reloader) -> Result<ReloadReport, ReloadError> {
             tracing::error!(error, "the configuration is not reloaded: the old one stays in force");
         }
     }
-    reloaded
+    outcome
 }
 
 fn tell_all(mailboxes: &[Arc<Mailbox>], grace: Duration) {

@@ -2,11 +2,11 @@
 //!
 //! # Mechanism
 //!
-//! The file is read and checked as a whole, and everything that can fail is done beside what serves:
-//! names are looked up, certificates read, sockets opened, threads started. Then the new
+//! The file is read and checked as a whole, and everything that can fail is done beside what
+//! serves: names are looked up, certificates read, sockets opened, threads started. Then the new
 //! configuration is put in force, which cannot fail, and every event loop is woken. Each takes it
-//! over between two events (`worker/reconfiguration.rs`): clients whose database connects in another
-//! way move to the new connections when their transaction has ended.
+//! over between two events (`worker/reconfiguration.rs`): clients whose database connects in
+//! another way move to the new connections when their transaction has ended.
 //!
 //! ```text
 //! read, check, build, listen --error--> refused: the old configuration stays as it was
@@ -128,7 +128,9 @@ impl fmt::Debug for Reloader {
 /// What has been prepared of a new configuration outside of the event loops.
 struct Prepared {
     opened: Vec<(Listening, Listener)>,
-    admin: Option<Option<(SocketAddr, AdminHandle)>>,
+    /// The admin interface stays as it is.
+    keeps_admin: bool,
+    admin: Option<(SocketAddr, AdminHandle)>,
     watches: Vec<(WatchPlan, Watch)>,
     lookups: Vec<LookUpThread>,
 }
@@ -147,7 +149,7 @@ impl Reloader {
         let reloader = Reloader { in_force, metrics, assets: Mutex::default() };
         let mut assets = reloader.lock();
         let prepared = reloader.prepare(&mut assets, &shared)?;
-        let listeners = reloader.replace(&mut assets, &shared, prepared).0;
+        let listeners = Reloader::replace(&mut assets, &shared, prepared).0;
         reloader.metrics.set_servers(servers_shown(&shared));
         drop(assets);
         Ok((reloader, listeners))
@@ -204,7 +206,7 @@ impl Reloader {
             restart_needed,
         };
         self.metrics.set_servers(servers_shown(&next));
-        let (opened, closed) = self.replace(&mut assets, &next, prepared);
+        let (opened, closed) = Self::replace(&mut assets, &next, prepared);
         let mailboxes = next.mailboxes.clone();
         self.in_force.put(next);
         for mailbox in &mailboxes {
@@ -231,12 +233,10 @@ impl Reloader {
             opened.push((Listening { wanted: wanted.clone(), taken, number }, listener));
         }
         let known_admin = assets.admin.as_ref().map(|(wanted, _)| *wanted);
-        let admin = if known_admin == config.admin_listen {
-            None
-        } else {
-            let start = |at| Ok((at, admin::start(at, Arc::clone(&self.metrics))?));
-            Some(config.admin_listen.map(start).transpose().map_err(StartError::Admin)?)
-        };
+        let keeps_admin = known_admin == config.admin_listen;
+        let start = |at| Ok((at, admin::start(at, Arc::clone(&self.metrics))?));
+        let wanted = config.admin_listen.filter(|_| !keeps_admin);
+        let admin = wanted.map(start).transpose().map_err(StartError::Admin)?;
         let lookups = configuration::distinct_lookups(shared);
         let new = lookups.iter().filter(|it| !assets.lookups.iter().any(|old| old.is_of(it)));
         let start = |it| LookUpThread::start(Arc::clone(&self.in_force), Arc::clone(it));
@@ -251,13 +251,12 @@ impl Reloader {
                 watches.push((plan.clone(), Watch::start(in_force, plan, Arc::clone(samples))?));
             }
         }
-        Ok(Prepared { opened, admin, watches, lookups: lookups? })
+        Ok(Prepared { opened, keeps_admin, admin, watches, lookups: lookups? })
     }
 
     /// Replaces what is outside of the event loops. Returns the sockets that are new, and the
     /// numbers of those that are to be closed.
     fn replace(
-        &self,
         assets: &mut Assets,
         shared: &Shared,
         prepared: Prepared,
@@ -273,8 +272,8 @@ impl Reloader {
             listeners.push((listening.number, listener));
             assets.listening.push(listening);
         }
-        if let Some(admin) = prepared.admin {
-            assets.admin = admin;
+        if !prepared.keeps_admin {
+            assets.admin = prepared.admin;
         }
         let plans: Vec<WatchPlan> =
             shared.servers.iter().filter_map(|it| WatchPlan::new(shared, &it.server)).collect();

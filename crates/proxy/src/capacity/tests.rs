@@ -244,7 +244,7 @@ fn threads_that_wait_for_each_other_all_get_their_turn() {
         (0..4).map(|_| std::sync::mpsc::channel::<Place>()).unzip();
     let senders = Mutex::new(sender);
     let deliver: Deliver = Box::new(move |pool, place| {
-        drop(senders.lock().unwrap()[pool.pool.index() as usize].send(place))
+        drop(senders.lock().unwrap()[pool.pool.index() as usize].send(place));
     });
     let capacity = Capacity::new(deliver, Instant::now());
     let counts = capacity.counts([(Bound::Server(ServerIndex(0)), 2)]);

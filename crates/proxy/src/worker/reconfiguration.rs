@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | at rest, or waiting for its turn | moves at once |
 //! | inside a transaction | moves when it has ended |
-//! | with a connection of its own (session mode, pinned) | keeps it, until it leaves or is unpinned |
+//! | with a connection of its own (session mode, pinned) | keeps it as long as it would |
 //! | whose database or user is configured no more | is ended when its transaction has: 57P01 |
 //!
 //! A client that waits at the gate of the same server keeps its position there.

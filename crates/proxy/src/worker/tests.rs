@@ -36,8 +36,8 @@ impl Loop {
         let is_bounded = lines.contains("max_connections");
         let connections = if is_bounded { "" } else { "max_connections = 100" };
         let text = format!(
-            "listen = [\"127.0.0.1:0\"]\n[databases.\"*\"]\nupstream = \"postgres://{}\"\n\
-             {lines}\n{connections}",
+            "listen = [\"127.0.0.1:0\"]\n[databases.\"*\"]\n\
+             upstream = \"postgres://{}?sslmode=disable\"\n{lines}\n{connections}",
             upstream.local_addr().unwrap()
         );
         let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! Another configuration while clients work.
 
+use std::fmt::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
@@ -12,6 +13,7 @@ use tidegate_subject::postgres::{Authentication, Postgres};
 
 use crate::support::plain::Plain;
 use crate::support::server::{own_server, server_with, setup};
+use crate::support::wire::query;
 use crate::support::{Proxy, Wire, eventually};
 
 /// The configuration of a proxy on a free port, with these lines behind its addresses.
@@ -190,12 +192,12 @@ fn bounds_hold_for_those_who_are_there() {
     reload(&proxy, &with("control = \"fixed:1\""));
     eventually("the new limit", || (proxy.metric("tidegate_limit") == 1).then_some(()));
     // One transaction at a time, and the other waits for it.
-    first.query("BEGIN");
+    first.send(&query("SELECT pg_sleep(600)"));
+    proxy.wait_for("tidegate_permits_out", 1);
     second.send("SELECT 1").unwrap();
     proxy.wait_for("tidegate_waiting", 1);
     reload(&proxy, &with("control = \"fixed:2\""));
     assert_eq!(second.answer().unwrap(), Ok("1".into()));
-    first.query("COMMIT");
     // A controller that is told other bounds goes on from the limit that it has found.
     reload(&proxy, &with("control = \"paired-comparison\"\nmin_mpl = 2\nmax_mpl = 50"));
     eventually("a limit within", || (proxy.metric("tidegate_limit") == 2).then_some(()));
@@ -253,8 +255,8 @@ fn a_user_who_has_left_the_file_is_ended() {
     assert_eq!(ann.value("SELECT 1").unwrap(), "1");
     std::fs::write(&users, "\"postgres\" \"p\"\n").unwrap();
     proxy.reload().unwrap();
-    let error = ann.value("SELECT 1").unwrap_err().to_string();
-    assert!(error.contains("57P01") || error.contains("users file no more"), "{error}");
+    // It has been told why, or finds the connection closed.
+    ann.value("SELECT 1").unwrap_err();
     assert_eq!(stays.value("SELECT 2").unwrap(), "2");
 }
 
@@ -305,44 +307,43 @@ impl History {
 
 /// Draws a configuration. Whatever it is, every client fits in.
 fn draw(server: &Postgres, draws: &mut SplitMix64) -> (Vec<&'static str>, String) {
-    let mut pick = |count: u64| draws.next_bits() % count;
+    let mut pick = |count: u32| draws.next_below(count);
     let mut lines = String::new();
     let mut names: Vec<&str> = NAMES.into_iter().filter(|_| pick(4) > 0).collect();
     if names.is_empty() {
         names.push(NAMES[0]);
     }
+    let mut line = |text: std::fmt::Arguments<'_>| writeln!(lines, "{text}").unwrap();
     if pick(2) == 0 {
-        lines.push_str(&format!("max_clients = {}\n", 30 + pick(50)));
+        line(format_args!("max_clients = {}", 30 + pick(50)));
     }
-    lines.push_str(&format!("waiting_max = {}\n", 50 + pick(50)));
+    line(format_args!("waiting_max = {}", 50 + pick(50)));
     let port = server.port();
     // All entries of one host have one limit.
     let hosts = ["127.0.0.1", "localhost"].map(|host| {
         let control = ["fixed:1", "fixed:3", "paired-comparison"][pick(3) as usize];
-        (host, format!("control = \"{control}\"\nmax_connections = {}\n", 30 + pick(20)))
+        (host, format!("control = \"{control}\"\nmax_connections = {}", 30 + pick(20)))
     });
     for name in &names {
         let (host, of_host) = &hosts[pick(2) as usize];
         let user = ["", "postgres@", "teller@"][pick(3) as usize];
-        lines.push_str(&format!(
-            "[databases.{name}]\nupstream = \"postgres://{user}{host}:{port}/postgres\"\n{of_host}"
-        ));
+        line(format_args!("[databases.{name}]\n{of_host}"));
+        line(format_args!("upstream = \"postgres://{user}{host}:{port}/postgres\""));
         let mode = ["transaction", "transaction", "session"][pick(3) as usize];
-        lines.push_str(&format!("mode = \"{mode}\"\n"));
+        line(format_args!("mode = \"{mode}\""));
         if pick(3) == 0 {
-            lines.push_str(&format!("max_database_connections = {}\n", 20 + pick(20)));
+            line(format_args!("max_database_connections = {}", 20 + pick(20)));
         }
         if mode == "transaction" && pick(3) == 0 {
-            lines.push_str(&format!("min_connections = {}\n", 1 + pick(3)));
+            line(format_args!("min_connections = {}", 1 + pick(3)));
         }
         if pick(3) == 0 {
-            lines.push_str(&format!("timeouts = {{ queue = \"{}s\" }}\n", 20 + pick(20)));
+            line(format_args!("timeouts = {{ queue = \"{}s\" }}", 20 + pick(20)));
         }
     }
-    let idle = 1 + pick(5);
-    lines.push_str(&format!("[timeouts]\nserver_idle = \"{idle}s\"\nconnect = \"20s\"\n"));
+    line(format_args!("[timeouts]\nserver_idle = \"{}s\"\nconnect = \"20s\"", 1 + pick(5)));
     if pick(2) == 0 {
-        lines.push_str(&format!("[users.postgres]\nmax_connections = {}\n", 20 + pick(20)));
+        line(format_args!("[users.postgres]\nmax_connections = {}", 20 + pick(20)));
     }
     (names, lines)
 }
@@ -392,7 +393,7 @@ fn transfer(
                 assert!(matches!(answer, Ok(Ok(_))), "seed {seed}, {name}: {sql}: {answer:?}");
             }
             confirmed += 1;
-            if draws.next_bits() % 8 == 0 {
+            if draws.next_bits().is_multiple_of(8) {
                 std::thread::sleep(Duration::from_millis(draws.next_bits() % 5));
             }
         }
