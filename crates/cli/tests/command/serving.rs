@@ -149,8 +149,9 @@ fn memory_does_not_grow_with_reloads() {
         std::fs::write(&path, content).unwrap();
     };
     write(0);
-    let file = ["-c", path.to_str().unwrap(), "--admin-listen", "127.0.0.1:0"];
-    let mut proxy = Proxy::start(&file);
+    // Nobody reads the log while it runs.
+    let quiet = ["--admin-listen", "127.0.0.1:0", "--log-level", "error"];
+    let mut proxy = Proxy::start(&[&["-c", path.to_str().unwrap()], &quiet[..]].concat());
     let address = proxy.address("listening on ");
     let admin = proxy.address("metrics on http://").replace("/metrics", "");
     let connect = |place: &str| BlockingClient::connect(&format!("postgres://{place}")).unwrap();
