@@ -315,11 +315,6 @@ impl Hba {
     pub(crate) fn reload(&self) {
         self.0.reload();
     }
-
-    /// Reads the files again now.
-    pub(crate) fn reread(&self) {
-        self.0.reread();
-    }
 }
 
 fn read(path: &Path) -> Result<String, HbaError> {

@@ -7,7 +7,6 @@
 //! is not used again. Keys of different tables are different types.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
@@ -22,20 +21,21 @@ macro_rules! index {
 }
 
 index! {
-    /// The number of a database server's address: the same whenever it is configured again.
+    /// The number of a pool within its event loop.
+    PoolIndex
+}
+index! {
+    /// The number of a database server, which has one gate.
     ServerIndex
 }
 index! {
-    /// The number of an [`Entry`](crate::shared::Entry).
+    /// The number of an entry of [`Config::databases`](crate::config::Config::databases).
     DatabaseIndex
 }
 index! {
     /// The number of an event loop.
     WorkerIndex
 }
-
-/// Names a pool of an event loop.
-pub(crate) type PoolIndex = Slot<crate::upstream::Pool>;
 
 /// Bits of a slot's index: 56 bits hold it and the generation.
 pub(crate) const INDEX_BITS: u32 = 24;
@@ -84,12 +84,6 @@ impl<T> PartialEq for Slot<T> {
 }
 
 impl<T> Eq for Slot<T> {}
-
-impl<T> Hash for Slot<T> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.to_bits().hash(state);
-    }
-}
 
 impl<T> fmt::Debug for Slot<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

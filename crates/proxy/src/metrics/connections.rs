@@ -16,7 +16,7 @@ pub(crate) struct CountedConnections {
 }
 
 impl CountedConnections {
-    pub(super) fn occupancy(&self) -> Option<Occupancy> {
+    fn occupancy(&self) -> Option<Occupancy> {
         self.accounts.upstreams.occupancy(&Bound::Server(self.server))
     }
 }

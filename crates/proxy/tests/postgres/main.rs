@@ -26,7 +26,6 @@ mod outages;
 mod peers;
 mod places;
 mod protocol;
-mod reload;
 mod replication;
 mod seeded;
 mod session_model;
