@@ -7,25 +7,40 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-/// Signals that other servers take for an order to reload or to reopen files.
-const IGNORED: [i32; 3] = [SIGHUP, SIGUSR1, SIGUSR2];
+/// Signals that other servers take for an order to reopen files.
+const IGNORED: [i32; 2] = [SIGUSR1, SIGUSR2];
+
+/// What a signal asks of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// To stop.
+    Stop,
+    /// To read its configuration again.
+    Reload,
+}
 
 /// The signals of a server, to wait for with [`wait`].
 pub(crate) fn signals() -> io::Result<Signals> {
-    Signals::new([SIGINT, SIGTERM].iter().chain(&IGNORED))
+    Signals::new([SIGINT, SIGTERM, SIGHUP].iter().chain(&IGNORED))
 }
 
-/// Waits for a signal that ends the command. Returns whether one came, and not the end of waiting.
-/// Other signals, which would end the process in the middle of transactions, are logged.
-pub(crate) fn wait(signals: &mut Signals) -> bool {
+/// Waits for a signal that means something; `None` is the end of waiting. Other signals, which
+/// would end the process in the middle of transactions, are logged.
+pub(crate) fn wait(signals: &mut Signals) -> Option<Asked> {
     for signal in signals.forever() {
-        if !IGNORED.contains(&signal) {
-            return true;
+        match signal {
+            SIGHUP => return Some(Asked::Reload),
+            other if !IGNORED.contains(&other) => return Some(Asked::Stop),
+            other => {
+                let name = signal_hook::low_level::signal_name(other).unwrap_or("signal");
+                tracing::warn!(
+                    "{name} ignored: it has no meaning here; SIGTERM or SIGINT stops the proxy, \
+                     SIGHUP reads its configuration again"
+                );
+            }
         }
-        let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
-        tracing::warn!("{name} ignored: it has no meaning here; SIGTERM or SIGINT stops the proxy");
     }
-    false
+    None
 }
 
 /// A flag that such a signal raises.

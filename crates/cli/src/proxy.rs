@@ -3,11 +3,12 @@
 use std::fmt::Write;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::time::{Duration, Instant};
 
 use clap::{ArgGroup, Args};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::iterator::Signals;
 use tidegate_control::{Algorithm, ControlChoice};
 use tidegate_gate::ClassGoal;
 use tidegate_proxy::config::{
@@ -16,11 +17,11 @@ use tidegate_proxy::config::{
 use tidegate_proxy::config_file::{
     AdminAddress, ConfigError, ConfigFile, DatabaseSection, UpstreamUrl,
 };
-use tidegate_proxy::notify::{ServiceState, notify};
 use tidegate_proxy::{Running, ShutdownMode, ThreadFailure};
 use tracing::{debug, info, warn};
 
-use crate::{Failure, interrupt, print};
+use crate::interrupt::{self, Asked};
+use crate::{Failure, print};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +45,8 @@ Examples:
 When it serves, it prints `listening on ADDRESS` for each address to standard output. After SIGTERM
 or Ctrl-C it serves on for timeouts.drain_delay, by default not at all, while /readyz tells load
 balancers to send no more clients; then running transactions may finish within
-timeouts.shutdown_grace, by default 10s. Each further signal ends one of these times.";
+timeouts.shutdown_grace, by default 10s. Each further signal ends one of these times. SIGHUP reads
+the configuration again and puts it in force; options still go before the file.";
 
 /// Run the proxy
 ///
@@ -77,8 +79,7 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<ListenAddress>,
 
-    /// Serve a page to look at, /status.json, /metrics (Prometheus), /healthz and /readyz on
-    /// IP:PORT [default: nowhere]
+    /// Serve /metrics (Prometheus), /healthz and /readyz on IP:PORT [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     admin_listen: Option<AdminAddress>,
 
@@ -199,7 +200,8 @@ fn control_help() -> String {
 }
 
 impl ProxyArguments {
-    fn into_config(self) -> Result<Config, ConfigError> {
+    /// Reads the configuration, with these options over it.
+    fn config(&self) -> Result<Config, ConfigError> {
         let mut file = match (&self.config, &self.upstream) {
             (Some(path), _) => ConfigFile::read(path)?,
             (None, upstream) => from_upstream(upstream.as_ref()),
@@ -208,17 +210,17 @@ impl ProxyArguments {
             self.override_database(database);
         }
         if !self.listen.is_empty() {
-            file.listen = Some(self.listen);
+            file.listen = Some(self.listen.clone());
         }
         file.admin_listen = self.admin_listen.or(file.admin_listen);
         file.auth = self.auth.or(file.auth);
-        file.users_file = self.users_file.or(file.users_file);
+        file.users_file = self.users_file.clone().or(file.users_file);
         let tls = &mut file.client_tls;
         tls.mode = self.tls_mode.or(tls.mode);
-        tls.certificate = self.tls_certificate.or(tls.certificate.take());
-        tls.key = self.tls_key.or(tls.key.take());
-        tls.ca = self.tls_ca.or(tls.ca.take());
-        file.journal = self.journal.or(file.journal);
+        tls.certificate = self.tls_certificate.clone().or(tls.certificate.take());
+        tls.key = self.tls_key.clone().or(tls.key.take());
+        tls.ca = self.tls_ca.clone().or(tls.ca.take());
+        file.journal = self.journal.clone().or(file.journal);
         file.threads = self.threads.or(file.threads);
         file.seed = self.seed.or(file.seed);
         file.into_config()
@@ -265,16 +267,16 @@ enum Event {
 
 /// Serves until a signal ends the proxy.
 pub(crate) fn run(arguments: ProxyArguments) -> Result<(), Failure> {
-    let config = arguments.into_config().map_err(Failure::usage)?;
+    let config = arguments.config().map_err(Failure::usage)?;
     // From here on a signal waits until somebody asks for it.
     let signals = interrupt::signals().map_err(Failure::failed)?;
     raise_file_limit();
     let running = tidegate_proxy::start(config).map_err(Failure::failed)?;
     print(&addresses(&running))?;
-    notify(ServiceState::Ready("serving"));
 
     let (tell, events) = mpsc::channel();
-    tell_of_signals(signals, tell.clone());
+    running.on_reload(move || arguments.config().map_err(|error| error.to_string()));
+    tell_of_signals(signals, tell.clone(), reload_on_request(&running));
     tell_of_shutdown_orders(&running, tell.clone());
     tell_of_failure(&running, tell);
     let grace = match serve(&running, &events) {
@@ -284,7 +286,6 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<(), Failure> {
             return Err(Failure::failed(failure));
         }
     };
-    notify(ServiceState::Stopping);
     info!(grace = ?grace, "shutting down; a second signal stops at once");
     let stop_now = running.stop_now();
     let (tell, failed) = mpsc::channel();
@@ -333,10 +334,31 @@ fn serve(running: &Running, events: &Receiver<Event>) -> Result<Duration, Thread
 }
 
 /// Hands on the signals that mean something.
-fn tell_of_signals(mut signals: signal_hook::iterator::Signals, tell: Sender<Event>) {
-    std::thread::spawn(
-        move || while interrupt::wait(&mut signals) && tell.send(Event::Stop).is_ok() {},
-    );
+fn tell_of_signals(mut signals: Signals, tell: Sender<Event>, reload: SyncSender<()>) {
+    std::thread::spawn(move || {
+        while let Some(asked) = interrupt::wait(&mut signals) {
+            match asked {
+                Asked::Stop if tell.send(Event::Stop).is_err() => return,
+                Asked::Stop => {}
+                // One that waits for its turn does for this one as well.
+                Asked::Reload => drop(reload.try_send(())),
+            }
+        }
+    });
+}
+
+/// Reads the configuration again whenever it is asked, one time after the other, on a thread that
+/// may wait. What came of it is logged.
+fn reload_on_request(running: &Running) -> SyncSender<()> {
+    let (request, requests) = mpsc::sync_channel(1);
+    let reload = running.reload();
+    std::thread::spawn(move || {
+        for () in requests {
+            // The error has been logged.
+            let _ = reload();
+        }
+    });
+    request
 }
 
 /// Time between the console's answer to SHUTDOWN and the shutdown.

@@ -6,17 +6,18 @@
 //! clients at the start must not meet a server that is full. A server that cannot answer is not
 //! bounded.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use tidegate_gate::Gate;
 
 use crate::capacity::{Bound, Capacity, Counts, Full, Occupancy, PoolOfWorker};
-use crate::config::{Config, ServerHosts};
+use crate::config::{Config, DatabaseLimits, ServerHosts};
 use crate::log_limit::LogLimit;
 use crate::mailbox::{Mailbox, Message};
-use crate::slots::{DatabaseIndex, ServerIndex, WorkerIndex};
+use crate::shared::Server;
+use crate::slots::{ServerIndex, WorkerIndex};
 use crate::upstream::PoolKey;
 
 /// What a server says of its connections; from the answer to [`ConnectionLimits::QUERY`].
@@ -51,8 +52,9 @@ impl ConnectionLimits {
 #[derive(Debug, Default)]
 pub(crate) struct ServerAccount {
     name: String,
-    configured: Option<u32>,
-    is_watched: bool,
+    /// The configured maximum; 0 is none.
+    configured: AtomicU32,
+    is_watched: AtomicBool,
     /// The next connection is to ask the server.
     is_to_be_asked: AtomicBool,
     /// The maximum is configured or was learnt.
@@ -70,7 +72,9 @@ pub(crate) struct Accounts {
     pub(crate) upstreams: Arc<Capacity>,
     /// Connections of clients.
     pub(crate) clients: Arc<Capacity>,
-    servers: Vec<ServerAccount>,
+    /// Every server there was, by its index: connections to one that is configured no more count
+    /// if it is configured again.
+    servers: Mutex<Vec<Arc<ServerAccount>>>,
     /// Limits the warnings about connections that servers refuse.
     refusals: Mutex<LogLimit>,
     /// For each event loop, since when its longest idle connection is idle: microseconds since
@@ -80,28 +84,16 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// Makes the accounts of these servers.
-    pub(crate) fn new(
-        config: &Config,
-        servers: &[(ServerHosts, bool)],
-        mailboxes: &[Arc<Mailbox>],
-        now: Instant,
-    ) -> Accounts {
+    /// Makes the accounts of these event loops.
+    pub(crate) fn new(mailboxes: &[Arc<Mailbox>], now: Instant) -> Accounts {
         let boxes = mailboxes.to_vec();
         let deliver = move |to: PoolOfWorker, place| {
             boxes[to.worker.0].post(Message::Place { pool: to.pool, place });
         };
         let upstreams = Capacity::new(Box::new(deliver), now);
-        let servers: Vec<ServerAccount> = servers
-            .iter()
-            .map(|(address, is_watched)| ServerAccount::new(config, address, *is_watched))
-            .collect();
-        let first = |(index, server): (usize, &ServerAccount)| {
-            (Bound::Server(ServerIndex(index)), server.configured.map_or(1, |it| server.net(it)))
-        };
-        let _ = upstreams.counts(servers.iter().enumerate().map(first));
         let clients = Capacity::new(Box::new(|_, _| ()), now);
-        let _ = clients.counts([(Bound::All, config.max_clients.unwrap_or(u32::MAX))]);
+        let _ = clients.counts([(Bound::All, u32::MAX)]);
+        let servers = Mutex::default();
         let oldest_idle = mailboxes.iter().map(|_| AtomicU64::new(u64::MAX)).collect();
         let refusals = Mutex::new(LogLimit::one_a_second(now));
         Accounts { upstreams, clients, servers, refusals, oldest_idle, start: now }
@@ -112,25 +104,68 @@ impl Accounts {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).admit(now)
     }
 
-    pub(crate) fn server(&self, server: ServerIndex) -> &ServerAccount {
-        &self.servers[server.0]
+    /// Returns the number of a server's address. One that is new gets a number and an account.
+    pub(crate) fn number_of(&self, address: &ServerHosts) -> ServerIndex {
+        let name = address.to_string();
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = servers.iter().position(|server| server.name == name);
+        let index = known.unwrap_or_else(|| {
+            servers.push(Arc::new(ServerAccount { name, ..ServerAccount::default() }));
+            servers.len() - 1
+        });
+        drop(servers);
+        // Until the server has said more, one connection at a time is opened.
+        let _ = self.upstreams.counts([(Bound::Server(ServerIndex(index)), 1)]);
+        ServerIndex(index)
     }
 
-    /// Returns the number of connections that every server may have, if all are known.
-    pub(crate) fn servers_max(&self) -> Option<u64> {
-        let max = |index: usize| {
-            let server = &self.servers[index];
-            let max = self.occupancy(ServerIndex(index))?.max;
-            Some(u64::from(max) + u64::from(server.is_watched))
-        };
-        (0..self.servers.len()).map(max).sum()
+    /// Takes over what is configured of a server's connections.
+    pub(crate) fn configure_server(&self, config: &Config, server: &Server, is_watched: bool) {
+        let account = self.server(server.index);
+        let mut of_server = config.databases.iter().filter(|it| it.server == server.address);
+        let configured = of_server.find_map(|database| database.limits.max_connections);
+        let was_watched = account.is_watched.swap(is_watched, Ordering::Relaxed);
+        let before = account.configured.swap(configured.unwrap_or(0), Ordering::Relaxed);
+        if let Some(max) = configured {
+            account.is_to_be_asked.store(false, Ordering::Relaxed);
+            account.is_known.store(true, Ordering::Relaxed);
+            self.upstreams.set_max(&Bound::Server(server.index), account.net(max));
+        } else if before != 0 || was_watched != is_watched || !self.is_known_of(server.index) {
+            // What it said before holds until it has answered.
+            account.is_to_be_asked.store(true, Ordering::Relaxed);
+        }
+        self.tell_gate(server.index, &server.gate);
+    }
+
+    /// Takes over the bounds that are configured for users and databases.
+    pub(crate) fn configure(&self, config: &Config) {
+        self.upstreams.set_maxima(|bound| max_upstreams(config, bound));
+        self.clients.set_maxima(|bound| max_clients(config, bound));
+    }
+
+    pub(crate) fn server(&self, server: ServerIndex) -> Arc<ServerAccount> {
+        Arc::clone(&self.servers.lock().unwrap_or_else(PoisonError::into_inner)[server.0])
+    }
+
+    fn is_known_of(&self, server: ServerIndex) -> bool {
+        self.server(server).is_known.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of connections that these servers may have, if all are known.
+    pub(crate) fn servers_max(
+        &self,
+        mut servers: impl Iterator<Item = ServerIndex>,
+    ) -> Option<u64> {
+        servers.try_fold(0, |sum, server| {
+            let is_watched = self.server(server).is_watched.load(Ordering::Relaxed);
+            Some(sum + u64::from(self.occupancy(server)?.max) + u64::from(is_watched))
+        })
     }
 
     /// Returns how many connections a server has and may have; `None` while that is not known.
     pub(crate) fn occupancy(&self, server: ServerIndex) -> Option<Occupancy> {
         let occupancy = self.upstreams.occupancy(&Bound::Server(server))?;
-        let is_known = self.server(server).is_known.load(Ordering::Relaxed);
-        Some(occupancy).filter(|it| is_known && it.max < u32::MAX)
+        Some(occupancy).filter(|it| self.is_known_of(server) && it.max < u32::MAX)
     }
 
     /// Tells a gate how many connections there may be at most, if that is known.
@@ -172,7 +207,7 @@ impl Accounts {
     /// the answer.
     pub(crate) fn cannot_be_asked(&self, server: ServerIndex) {
         let account = self.server(server);
-        if account.configured.is_none() && !account.is_known.load(Ordering::Relaxed) {
+        if !account.is_configured() && !account.is_known.load(Ordering::Relaxed) {
             self.upstreams.set_max(&Bound::Server(server), u32::MAX);
         }
     }
@@ -180,24 +215,30 @@ impl Accounts {
     /// Notes that a server may have been restarted, with other limits.
     pub(crate) fn may_have_restarted(&self, server: ServerIndex) {
         let account = self.server(server);
-        account.is_to_be_asked.store(account.configured.is_none(), Ordering::Relaxed);
+        account.is_to_be_asked.store(!account.is_configured(), Ordering::Relaxed);
     }
 
-    /// Returns the counts of a pool's connections.
-    pub(crate) fn of_pool(&self, config: &Config, key: &PoolKey, server: ServerIndex) -> Counts {
-        let PoolKey { database, server_database, user, .. } = key;
-        let limits = &config.databases[database.0].limits;
-        let of_user = config.user_settings.get(user).and_then(|it| it.max_connections);
-        let in_database = Bound::Database(*database, server_database.clone());
-        let pool = Bound::UserOfDatabase(*database, server_database.clone(), user.clone());
+    /// Returns the counts of a pool's connections. All are counted, also where no bound is
+    /// configured: one may be later.
+    pub(crate) fn of_pool(
+        &self,
+        config: &Config,
+        (key, server): (&PoolKey, ServerIndex),
+        entry: &str,
+    ) -> Counts {
+        let PoolKey { server_database, user, .. } = key;
+        let (entry, name) = (entry.to_owned(), server_database.clone());
         let bounds = [
-            // It has been counted from the start, so that the number has no meaning.
-            Some((Bound::Server(server), 1)),
-            of_user.map(|max| (Bound::User(user.clone()), max)),
-            limits.max_database_connections.map(|max| (in_database, max)),
-            limits.max_connections_per_user.map(|max| (pool, max)),
+            Bound::User(user.clone()),
+            Bound::Database(entry.clone(), name.clone()),
+            Bound::UserOfDatabase(entry, name, user.clone()),
         ];
-        self.upstreams.counts(bounds.into_iter().flatten())
+        let bounded = bounds.map(|bound| {
+            let max = max_upstreams(config, &bound);
+            (bound, max.unwrap_or(u32::MAX))
+        });
+        // The server has been counted from the start, so that the number has no meaning.
+        self.upstreams.counts(std::iter::once((Bound::Server(server), 1)).chain(bounded))
     }
 
     /// Returns the counts of a client that is logged in.
@@ -205,17 +246,16 @@ impl Accounts {
         &self,
         config: &Config,
         user: &str,
-        (database, name): (DatabaseIndex, &str),
+        (entry, name): (&str, &str),
     ) -> Counts {
-        let of_user = config.user_settings.get(user).and_then(|it| it.max_clients);
-        let of_database = config.databases[database.0].limits.max_clients;
-        let bounds = [
-            // It has been counted from the start, so that the number has no meaning.
-            Some((Bound::All, u32::MAX)),
-            of_user.map(|max| (Bound::User(user.to_owned()), max)),
-            of_database.map(|max| (Bound::Database(database, name.to_owned()), max)),
-        ];
-        self.clients.counts(bounds.into_iter().flatten())
+        let bounds =
+            [Bound::User(user.to_owned()), Bound::Database(entry.to_owned(), name.to_owned())];
+        let bounded = bounds.map(|bound| {
+            let max = max_clients(config, &bound);
+            (bound, max.unwrap_or(u32::MAX))
+        });
+        // All have been counted from the start, so that the number has no meaning.
+        self.clients.counts(std::iter::once((Bound::All, u32::MAX)).chain(bounded))
     }
 
     /// Publishes since when the longest idle connection of an event loop is idle.
@@ -236,14 +276,13 @@ impl Accounts {
     /// Returns whether a bound that is reached has been configured or learnt.
     pub(crate) fn is_known(&self, full: &Full) -> bool {
         match full.bound {
-            Bound::Server(server) => self.server(server).is_known.load(Ordering::Relaxed),
+            Bound::Server(server) => self.is_known_of(server),
             _ => true,
         }
     }
 
     /// Says of connections to servers that a bound is reached.
-    pub(crate) fn connections_in_use(&self, config: &Config, full: &Full) -> String {
-        let entry = |database: DatabaseIndex| config.databases[database.0].key();
+    pub(crate) fn connections_in_use(&self, full: &Full) -> String {
         let max = full.max;
         match &full.bound {
             Bound::All => format!("all {max} connections are in use"),
@@ -261,29 +300,26 @@ impl Accounts {
                 "all {max} connections of user \"{user}\" are in use \
                  (users.{user}.max_connections = {max})"
             ),
-            Bound::Database(database, name) => format!(
+            Bound::Database(entry, name) => format!(
                 "all {max} connections to database \"{name}\" are in use \
-                 (databases.{}.max_database_connections = {max})",
-                entry(*database)
+                 (databases.{entry}.max_database_connections = {max})"
             ),
-            Bound::UserOfDatabase(database, name, user) => format!(
+            Bound::UserOfDatabase(entry, name, user) => format!(
                 "all {max} connections of user \"{user}\" to database \"{name}\" are in use \
-                 (databases.{}.max_connections_per_user = {max})",
-                entry(*database)
+                 (databases.{entry}.max_connections_per_user = {max})"
             ),
         }
     }
 }
 
 /// Says of clients that a bound is reached.
-pub(crate) fn too_many_clients(config: &Config, full: &Full) -> String {
+pub(crate) fn too_many_clients(full: &Full) -> String {
     let Full { bound, max } = full;
     match bound {
         Bound::User(user) => {
             format!("too many clients of user \"{user}\" (users.{user}.max_clients = {max})")
         }
-        Bound::Database(database, name) => {
-            let entry = config.databases[database.0].key();
+        Bound::Database(entry, name) => {
             format!(
                 "too many clients of database \"{name}\" (databases.{entry}.max_clients = {max})"
             )
@@ -292,23 +328,45 @@ pub(crate) fn too_many_clients(config: &Config, full: &Full) -> String {
     }
 }
 
-impl ServerAccount {
-    fn new(config: &Config, address: &ServerHosts, is_watched: bool) -> ServerAccount {
-        let mut of_server = config.databases.iter().filter(|database| database.server == *address);
-        let configured = of_server.find_map(|database| database.limits.max_connections);
-        ServerAccount {
-            name: address.to_string(),
-            configured,
-            is_watched,
-            is_to_be_asked: AtomicBool::new(configured.is_none()),
-            is_known: AtomicBool::new(configured.is_some()),
-            ..ServerAccount::default()
+/// Returns the limits of the entry with this key.
+fn limits_of<'c>(config: &'c Config, entry: &str) -> Option<&'c DatabaseLimits> {
+    config.databases.iter().find(|database| database.key() == entry).map(|it| &it.limits)
+}
+
+/// Returns the highest number of connections to servers that is configured for a bound: no bound is
+/// `u32::MAX`. `None` is for what the configuration does not say by itself.
+fn max_upstreams(config: &Config, bound: &Bound) -> Option<u32> {
+    let limits = |entry| limits_of(config, entry);
+    let max = match bound {
+        Bound::All | Bound::Server(_) => return None,
+        Bound::User(user) => config.user_settings.get(user).and_then(|it| it.max_connections),
+        Bound::Database(entry, _) => limits(entry).and_then(|it| it.max_database_connections),
+        Bound::UserOfDatabase(entry, ..) => {
+            limits(entry).and_then(|it| it.max_connections_per_user)
         }
+    };
+    Some(max.unwrap_or(u32::MAX))
+}
+
+/// The same for the number of clients.
+fn max_clients(config: &Config, bound: &Bound) -> Option<u32> {
+    let max = match bound {
+        Bound::User(user) => config.user_settings.get(user).and_then(|it| it.max_clients),
+        Bound::Database(entry, _) => limits_of(config, entry).and_then(|it| it.max_clients),
+        _ => return None,
+    };
+    Some(max.unwrap_or(u32::MAX))
+}
+
+impl ServerAccount {
+    fn is_configured(&self) -> bool {
+        self.configured.load(Ordering::Relaxed) > 0
     }
 
     /// Returns how many of so many connections are for pools. One is, in any case.
     fn net(&self, max: u32) -> u32 {
-        max.saturating_sub(u32::from(self.is_watched)).max(1)
+        let is_watched = self.is_watched.load(Ordering::Relaxed);
+        max.saturating_sub(u32::from(is_watched)).max(1)
     }
 }
 

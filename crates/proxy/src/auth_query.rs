@@ -37,13 +37,13 @@ use std::time::{Duration, Instant};
 use tidegate_wire::frontend;
 
 use crate::client::Requester;
-use crate::config::{AuthQuery, Config, Database, ServerHosts, ServerTls};
+use crate::config::{AuthQuery, Database, ServerTls};
 use crate::handshake::{Credentials, UpstreamError};
 use crate::mailbox::Message;
+use crate::reloaded::Reloaded;
 use crate::scram::VerifierError;
-use crate::shared::Shared;
-use crate::slots::{DatabaseIndex, ServerIndex};
-use crate::users::{Secret, User};
+use crate::shared::{Connectors, InForce, Server};
+use crate::users::{Secret, User, Users};
 use crate::watch::ANY_DATABASE;
 use crate::watch::queries::{Row, SessionEnd, WatchConnection, WatchPoll};
 
@@ -122,13 +122,13 @@ enum Told {
 /// Where and as whom users are looked up.
 #[derive(Clone, Debug)]
 struct LookUpPlan {
-    server: ServerIndex,
-    /// The database whose settings are used to connect.
-    login_database: DatabaseIndex,
+    server: Arc<Server>,
+    connectors: Connectors,
+    tls: ServerTls,
+    query: AuthQuery,
     /// The database to log in to.
     database: String,
     credentials: Credentials,
-    query: Vec<u8>,
 }
 
 /// What one server says about users.
@@ -177,29 +177,34 @@ enum Next {
     Stop,
 }
 
-/// What makes lookups of two databases the same.
-type Place<'c> = (&'c ServerHosts, &'c ServerTls, &'c AuthQuery, String);
-
-/// Returns for each database where its users are looked up, if they are. Databases on one server
-/// that say the same have the same.
-pub(crate) fn lookups(config: &Config, server_of: &[ServerIndex]) -> Vec<Option<Arc<Lookups>>> {
-    let mut made: Vec<(Place<'_>, Arc<Lookups>)> = Vec::new();
-    let mut of_databases = Vec::with_capacity(config.databases.len());
-    for (index, database) in config.databases.iter().enumerate() {
-        let Some(query) = &database.auth_query else {
-            of_databases.push(None);
-            continue;
-        };
-        let place = (&database.server, &database.tls, query, login_database(database));
-        let known = made.iter().find(|(known, _)| *known == place);
-        let lookups = known.map(|(_, lookups)| Arc::clone(lookups));
-        of_databases.push(Some(lookups.unwrap_or_else(|| {
-            let lookups = Lookups::new(config, &place, DatabaseIndex(index), server_of[index]);
-            made.push((place, Arc::clone(&lookups)));
-            lookups
-        })));
+/// Returns where the users of an entry's database are looked up, if they are: with one of `others`
+/// if that says the same.
+pub(crate) fn lookups<'o>(
+    users: &Users,
+    (database, server, connectors): (&Database, &Arc<Server>, &Connectors),
+    mut others: impl Iterator<Item = &'o Arc<Lookups>>,
+) -> Option<Arc<Lookups>> {
+    let query = database.auth_query.as_ref()?;
+    let login_database = login_database(database);
+    let is_same = |plan: &LookUpPlan| {
+        Arc::ptr_eq(&plan.server, server)
+            && plan.tls == database.tls
+            && plan.query == *query
+            && plan.database == login_database
+    };
+    if let Some(known) = others.find(|other| is_same(&other.plan)) {
+        return Some(Arc::clone(known));
     }
-    of_databases
+    let (tls, password) = (database.tls.clone(), query.password.as_deref());
+    let plan = LookUpPlan {
+        server: Arc::clone(server),
+        connectors: Arc::clone(connectors),
+        credentials: Credentials::own(&query.user, password, users, tls.channel_binding),
+        tls,
+        query: query.clone(),
+        database: login_database,
+    };
+    Some(Arc::new(Lookups { plan, state: Mutex::default(), changed: Condvar::new() }))
 }
 
 /// Returns the database to log in to.
@@ -210,20 +215,6 @@ fn login_database(database: &Database) -> String {
 }
 
 impl Lookups {
-    fn new(
-        config: &Config,
-        (_, tls, query, database): &Place<'_>,
-        login_database: DatabaseIndex,
-        server: ServerIndex,
-    ) -> Arc<Lookups> {
-        let password = query.password.as_deref();
-        let credentials =
-            Credentials::own(&query.user, password, &config.users, tls.channel_binding);
-        let (database, query) = (database.clone(), query.sql.clone().into_bytes());
-        let plan = LookUpPlan { server, login_database, database, credentials, query };
-        Arc::new(Lookups { plan, state: Mutex::default(), changed: Condvar::new() })
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -351,16 +342,6 @@ impl Lookups {
     }
 }
 
-/// Starts a thread for each of the different lookups.
-pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<LookUpThread>> {
-    let mut lookups: Vec<&Arc<Lookups>> = shared.lookups.iter().flatten().collect();
-    lookups.sort_by_key(|lookups| Arc::as_ptr(lookups));
-    lookups.dedup_by_key(|lookups| Arc::as_ptr(lookups));
-    let start =
-        |lookups: &Arc<Lookups>| LookUpThread::start(Arc::clone(shared), Arc::clone(lookups));
-    lookups.into_iter().map(start).collect()
-}
-
 /// A thread that looks users up. Dropping it ends the thread and its connection.
 pub(crate) struct LookUpThread {
     lookups: Arc<Lookups>,
@@ -371,13 +352,13 @@ pub(crate) struct LookUpThread {
 impl LookUpThread {
     /// Starts to look users up.
     pub(crate) fn start(
-        shared: Arc<Shared>,
+        in_force: Arc<InForce>,
         lookups: Arc<Lookups>,
     ) -> std::io::Result<LookUpThread> {
         let (poll, stop) = WatchPoll::new()?;
         let mut asker = Asker {
-            server: shared.server(lookups.plan.server).address.to_string(),
-            shared,
+            server: lookups.plan.server.address.to_string(),
+            in_force,
             lookups: Arc::clone(&lookups),
             poll,
             connection: None,
@@ -387,6 +368,11 @@ impl LookUpThread {
         let thread = std::thread::Builder::new().name("tidegate-lookup".into());
         let thread = thread.spawn(move || asker.run())?;
         Ok(LookUpThread { lookups, stop, thread: Some(thread) })
+    }
+
+    /// Returns whether it is that of these lookups.
+    pub(crate) fn is_of(&self, lookups: &Arc<Lookups>) -> bool {
+        Arc::ptr_eq(&self.lookups, lookups)
     }
 }
 
@@ -405,7 +391,7 @@ impl Drop for LookUpThread {
 
 /// The thread's own.
 struct Asker {
-    shared: Arc<Shared>,
+    in_force: Arc<InForce>,
     lookups: Arc<Lookups>,
     /// The server's address, for the log.
     server: String,
@@ -458,9 +444,10 @@ impl Asker {
     }
 
     fn tell(&self, waiting: Vec<Requester>, looked_up: &LookedUp) {
+        let shared = self.in_force.get();
         for Requester { worker, client } in waiting {
             let looked_up = looked_up.clone();
-            self.shared.mailboxes[worker.0].post(Message::LookedUp { client, looked_up });
+            shared.mailboxes[worker.0].post(Message::LookedUp { client, looked_up });
         }
     }
 
@@ -505,13 +492,13 @@ impl Asker {
     }
 
     fn rows(&mut self, name: &str) -> Result<Vec<Row>, SessionEnd> {
-        let deadline = Instant::now() + self.shared.config.timeouts.connect;
+        let deadline = Instant::now() + self.in_force.get().config.timeouts.connect;
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.open(deadline)?,
         };
         let mut request = Vec::new();
-        let query = frontend::definition(&self.lookups.plan.query);
+        let query = frontend::definition(self.lookups.plan.query.sql.as_bytes());
         frontend::encode_parse(&mut request, b"", &query);
         frontend::encode_bind_text(&mut request, b"", std::iter::once(name.as_bytes()));
         frontend::encode_execute(&mut request);
@@ -524,9 +511,9 @@ impl Asker {
     fn open(&mut self, deadline: Instant) -> Result<WatchConnection, SessionEnd> {
         let plan = &self.lookups.plan;
         self.attempt += 1;
-        let server = self.shared.server(plan.server);
-        let peer = server.hosts.observed_peer(self.attempt);
-        let server = (server, self.shared.connector(plan.login_database, peer.host));
+        let peer = plan.server.hosts.observed_peer(self.attempt);
+        let connector = plan.connectors.get(peer.host).and_then(|it| it.as_ref());
+        let server = (&*plan.server, connector.map(Reloaded::get));
         let mut connection = WatchConnection::open(&mut self.poll, server, peer, deadline)?;
         let place = (&*plan.database, APPLICATION);
         connection.log_in(&mut self.poll, &plan.credentials, place, deadline)?;
@@ -580,18 +567,33 @@ fn read(rows: &[Row], name: &str) -> Result<Told, LookUpError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ChannelBindingMode;
-    use crate::slots::{Slot, WorkerIndex};
-    use crate::users::Users;
+    use crate::config::{ChannelBindingMode, Negotiation, ServerAddress, SslMode, TlsVersion};
+    use crate::slots::{ServerIndex, Slot, WorkerIndex};
+    use tidegate_control::Mpl;
+    use tidegate_gate::{Gate, Limits};
 
     fn lookups() -> Lookups {
         let users = Users::none().unwrap();
+        let limits = Limits { mpl: Mpl::ONE, mpl_max: Mpl::ONE, waiting_max: 1 };
+        let address = ServerAddress::Unix("/nowhere".into()).into();
+        let gate = Gate::new(limits, Instant::now());
+        let server = Server::new((ServerIndex(0), address), gate, 0).unwrap();
+        let (user, sql) = ("looker".to_owned(), String::new());
+        let query = AuthQuery { user, password: None, database: None, sql };
         let plan = LookUpPlan {
-            server: ServerIndex(0),
-            login_database: DatabaseIndex(0),
+            server: Arc::new(server),
+            connectors: Arc::default(),
+            tls: ServerTls {
+                mode: SslMode::Disable,
+                roots: None,
+                identity: None,
+                negotiation: Negotiation::default(),
+                channel_binding: ChannelBindingMode::Prefer,
+                min_version: TlsVersion::default(),
+            },
             database: "d".into(),
             credentials: Credentials::own("looker", None, &users, ChannelBindingMode::Prefer),
-            query: Vec::new(),
+            query,
         };
         Lookups { plan, state: Mutex::default(), changed: Condvar::new() }
     }

@@ -24,7 +24,7 @@
 //! # Invariants
 //!
 //! - `taken` of a count is the number of places that have it. It exceeds `max` only after `max` was
-//!   lowered.
+//!   lowered, or places were counted anew.
 //! - While the lock is free, there is no room for any entry of the line: places do not lie idle.
 //! - The line is ordered by `since` and holds a pool of an event loop at most once.
 //! - `waiting` is the length of the line.
@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::log_limit::LogLimit;
-use crate::slots::{DatabaseIndex, PoolIndex, ServerIndex, WorkerIndex};
+use crate::slots::{PoolIndex, ServerIndex, WorkerIndex};
 
 /// What is counted, and bounded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,10 +47,10 @@ pub(crate) enum Bound {
     Server(ServerIndex),
     /// Those of a user.
     User(String),
-    /// Those of an entry of the configuration, for a database of this name.
-    Database(DatabaseIndex, String),
+    /// Those of the entry of the configuration with this key, for a database of this name.
+    Database(String, String),
     /// Those of a user among those of a database.
-    UserOfDatabase(DatabaseIndex, String, String),
+    UserOfDatabase(String, String, String),
 }
 
 /// The counts of which a place takes one each; clones are cheap.
@@ -166,6 +166,15 @@ impl Capacity {
         let mut account = self.lock();
         if let Some(&index) = account.index.get(bound) {
             account.counts[index].max = max;
+        }
+        self.serve_line(account);
+    }
+
+    /// Changes the maxima of all bounds for which `max_of` has one.
+    pub(crate) fn set_maxima(self: &Arc<Self>, max_of: impl Fn(&Bound) -> Option<u32>) {
+        let mut account = self.lock();
+        for count in &mut account.counts {
+            count.max = max_of(&count.bound).unwrap_or(count.max);
         }
         self.serve_line(account);
     }
@@ -342,17 +351,24 @@ impl Account {
 
     fn yields(&self, own: PoolOfWorker, counts: &Counts, before: Option<Instant>) -> bool {
         // How much room there will be when all that is on its way back has come back.
-        let room = |count: &Count| i64::from(count.max) - i64::from(count.taken - count.returning);
-        let mut room: Vec<i64> = self.counts.iter().map(room).collect();
+        let free = |index: &usize| {
+            let count = &self.counts[*index];
+            i64::from(count.max) - i64::from(count.taken - count.returning)
+        };
+        // What the waiters before have of each count: there may be many that nobody waits for.
+        let mut given: HashMap<usize, i64> = HashMap::new();
+        let room = |given: &HashMap<usize, i64>, index: &usize| {
+            free(index) - given.get(index).copied().unwrap_or(0)
+        };
         for waiter in &self.line {
             if before.is_some_and(|before| waiter.since >= before) {
                 return false;
             }
-            if waiter.counts.iter().all(|&index| room[index] > 0) {
-                waiter.counts.iter().for_each(|&index| room[index] -= 1);
+            if waiter.counts.iter().all(|index| room(&given, index) > 0) {
+                waiter.counts.iter().for_each(|&index| *given.entry(index).or_default() += 1);
                 continue;
             }
-            let room_with = |index: &usize| room[*index] + i64::from(counts.contains(index));
+            let room_with = |index: &usize| room(&given, index) + i64::from(counts.contains(index));
             if waiter.pool != own && waiter.counts.iter().all(|index| room_with(index) > 0) {
                 return true;
             }
@@ -392,6 +408,21 @@ impl Place {
         for &index in &*self.counts {
             account.counts[index].returning += 1;
         }
+    }
+}
+
+impl Place {
+    /// Counts it elsewhere from now on, whether there is room or not: what it is for is another
+    /// thing in a new configuration.
+    pub(crate) fn recount(&mut self, counts: &Counts) {
+        let mut account = self.capacity.lock();
+        account.give_back(&self.counts, self.is_returning);
+        for &index in &**counts {
+            account.counts[index].taken += 1;
+            account.counts[index].returning += u32::from(self.is_returning);
+        }
+        self.counts = Arc::clone(counts);
+        self.capacity.serve_line(account);
     }
 }
 

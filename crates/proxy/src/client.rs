@@ -51,8 +51,12 @@ pub(crate) enum ConsoleAccess {
 pub(crate) struct Applicant {
     pub(crate) user: Box<str>,
     pub(crate) class: Class,
+    /// The database that it asks for.
+    pub(crate) asked: Box<str>,
     /// The pool that it will use, which need not exist.
     pub(crate) key: PoolKey,
+    /// It proves who it is by what the users file says.
+    pub(crate) is_of_users_file: bool,
     /// How long it may take.
     pub(crate) timeouts: ClientTimeouts,
     pub(crate) session: ClientSession,
@@ -77,7 +81,13 @@ pub(crate) struct Account {
     pub(crate) class: Class,
     /// How long it may take.
     pub(crate) timeouts: Box<ClientTimeouts>,
+    /// The database that it has asked for.
+    pub(crate) asked: Box<str>,
     pub(crate) pool: PoolIndex,
+    /// It has proved who it is by what the users file says.
+    pub(crate) is_of_users_file: bool,
+    /// Its database is another entry of the configuration now, or none.
+    pub(crate) is_misplaced: bool,
     pub(crate) session: ClientSession,
     /// The right to be connected.
     pub(crate) place: Option<Place>,

@@ -93,7 +93,7 @@ impl From<ServerAddress> for ServerHosts {
 }
 
 /// How long an upstream connection belongs to a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolMode {
     /// While a transaction runs.
     Transaction,
@@ -285,11 +285,6 @@ pub struct Config {
     pub listen: Vec<ListenAddress>,
     /// Where `/metrics`, `/healthz` and `/readyz` are served.
     pub admin_listen: Option<SocketAddr>,
-    /// The file with the token for orders there; without one it only shows.
-    pub admin_token_file: Option<PathBuf>,
-    /// Host names by which browsers may ask for the page, beside addresses and those of this
-    /// machine.
-    pub admin_hosts: Vec<String>,
     /// Event loops, each on a thread of its own.
     pub threads: NonZeroUsize,
     /// The databases; at least one, names distinct.

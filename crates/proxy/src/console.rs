@@ -32,7 +32,8 @@ use std::sync::mpsc::{self, Sender};
 
 use crate::client::Requester;
 use crate::mailbox::Message;
-use crate::shared::Shared;
+use crate::reload::{ReloadError, ReloadReport};
+use crate::shared::InForce;
 
 pub(crate) use protocol::greet;
 
@@ -78,10 +79,15 @@ pub enum ShutdownMode {
 /// Stops the process that the proxy runs in.
 pub(crate) type ShutdownHook = Box<dyn Fn(ShutdownMode) + Send + Sync>;
 
+/// Reads the configuration again and puts it in force.
+pub(crate) type ReloadHook = Box<dyn Fn() -> Result<ReloadReport, ReloadError> + Send + Sync>;
+
 /// What the console shares with the rest of the proxy.
 #[derive(Default)]
 pub(crate) struct ConsoleState {
     sessions: AtomicUsize,
+    /// Reads the configuration again.
+    pub(crate) reload: std::sync::OnceLock<ReloadHook>,
     /// Stops the process.
     pub(crate) shutdown: std::sync::OnceLock<ShutdownHook>,
 }
@@ -120,7 +126,7 @@ impl ConsoleClient {
     /// # Errors
     /// There are too many, or there can be no more threads.
     pub(crate) fn start(
-        shared: &Arc<Shared>,
+        in_force: &Arc<InForce>,
         client: Requester,
         (user, rights): (Box<str>, Rights),
     ) -> io::Result<ConsoleClient> {
@@ -128,17 +134,17 @@ impl ConsoleClient {
         let flags = Arc::new(Flags::default());
         let thread_flags = Arc::clone(&flags);
         let caller = Caller { user: user.clone(), rights };
-        let shared = Arc::clone(shared);
+        let (in_force, shared) = (Arc::clone(in_force), in_force.get());
         if shared.console.sessions.fetch_add(1, Ordering::Relaxed) >= SESSIONS_MAX {
             shared.console.sessions.fetch_sub(1, Ordering::Relaxed);
             let message = format!("more than {SESSIONS_MAX} clients of the console");
             return Err(io::Error::other(message));
         }
-        let counted = Counted(shared);
+        let counted = Counted(Arc::clone(&shared.console));
         let thread = std::thread::Builder::new().name("tidegate-console".into());
         thread.spawn(move || {
-            let shared = &counted.0;
-            let mut session = protocol::Session::new(shared, caller, &thread_flags);
+            let _counted = counted;
+            let mut session = protocol::Session::new(in_force, caller, &thread_flags);
             for (tag, payload) in received {
                 let bytes = session.message(tag, &payload);
                 thread_flags.is_cancelled.store(false, Ordering::Relaxed);
@@ -170,10 +176,10 @@ impl Drop for ConsoleClient {
 }
 
 /// A session that counts among those there are.
-struct Counted(Arc<Shared>);
+struct Counted(Arc<ConsoleState>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.console.sessions.fetch_sub(1, Ordering::Relaxed);
+        self.0.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }

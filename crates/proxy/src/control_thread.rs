@@ -11,17 +11,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tidegate_control::{Decision, GoalStatus, Mpl, Observation, Proposal, SplitMix64};
+use tidegate_control::{Decision, GoalStatus, Observation, Proposal, SplitMix64};
 use tidegate_gate::journal::{Decided, Journal};
 use tidegate_gate::{Adjustment, ClassGoal, DatabaseState, Governor};
 
-use crate::commands::LimitOrder;
 use crate::config::Control;
 use crate::health::Health;
-use crate::metrics::Decisions;
-use crate::shared::Shared;
-use crate::slots::ServerIndex;
-use crate::status::Track;
+use crate::shared::{InForce, Server, Shared};
 use crate::watch::ServerSamples;
 use crate::worker::OverdueWarnings;
 
@@ -36,15 +32,16 @@ const LOOK_UP_INTERVAL_DOWN: Duration = Duration::from_secs(2);
 /// changed.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
-/// One server's control loop.
+/// A server, and how its limit is found.
+#[derive(Clone, Debug)]
 pub(crate) struct ControlledServer {
     pub(crate) name: String,
+    pub(crate) server: Arc<Server>,
     pub(crate) control: Control,
-    pub(crate) decisions: Arc<Decisions>,
-    /// Its last minutes.
-    pub(crate) track: Arc<Track>,
     /// What is seen of the server, if it is watched.
     pub(crate) samples: Option<Arc<ServerSamples>>,
+    /// It is configured no more, and something is left of it.
+    pub(crate) is_retired: bool,
 }
 
 impl ControlledServer {
@@ -69,16 +66,15 @@ pub(crate) struct ControlThread {
 }
 
 impl ControlThread {
-    /// Starts to control the gates of `shared.servers`, one of `regulated` for each.
+    /// Starts to control the gates of the servers that are in use.
     pub(crate) fn start(
-        shared: Arc<Shared>,
-        regulated: Vec<ControlledServer>,
+        in_force: Arc<InForce>,
         journal: Option<Journal>,
         health: Arc<Health>,
     ) -> std::io::Result<ControlThread> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = Arc::clone(&stop);
-        let mut control_loop = ControlLoop::new(shared, regulated, journal);
+        let mut control_loop = ControlLoop::new(in_force, journal);
         let thread =
             std::thread::Builder::new().name("tidegate-control".into()).spawn(move || {
                 health.supervise("the control thread", || {
@@ -117,11 +113,11 @@ fn sleep(stop: &(Mutex<bool>, Condvar), duration: Duration) -> bool {
 /// Opens the journal and begins the record of every server.
 pub(crate) fn begin_journal(
     path: &Path,
-    regulated: &[ControlledServer],
+    servers: &[ControlledServer],
     seed: u64,
 ) -> std::io::Result<Journal> {
     let mut journal = Journal::open(path)?;
-    for ControlledServer { name, control, .. } in regulated {
+    for ControlledServer { name, control, .. } in servers {
         journal.begin(name, control, seed)?;
     }
     Ok(journal)
@@ -200,19 +196,42 @@ fn log_goal(server: &str, keep: ClassGoal, before: Option<GoalStatus>, now: Goal
     }
 }
 
+/// One server's control loop.
+struct ServerLoop {
+    regulated: ControlledServer,
+    governor: Governor,
+    /// The limit last decided, to tell a change from a confirmation.
+    limit: Option<u32>,
+    /// The limit last proposed by a controller that is only asked.
+    proposed: Option<u32>,
+    /// What was known last of the response time to keep.
+    goal: Option<GoalStatus>,
+    warnings: OverdueWarnings,
+}
+
+impl ServerLoop {
+    /// Begins with a controller of its own, whose limit is in force at once.
+    fn new(regulated: ControlledServer, seed: u64) -> ServerLoop {
+        let controller = regulated.control.controller();
+        let (start, rule) = (controller.start(), controller.interval_rule());
+        let gate = regulated.server.gate.clone();
+        gate.set_limit(start, Instant::now());
+        ServerLoop {
+            governor: Governor::new(gate, controller, rule, SplitMix64::new(seed)),
+            limit: Some(start.get()),
+            proposed: None,
+            goal: None,
+            warnings: OverdueWarnings::new(regulated.server.index),
+            regulated,
+        }
+    }
+}
+
 struct ControlLoop {
+    in_force: Arc<InForce>,
     shared: Arc<Shared>,
-    regulated: Vec<ControlledServer>,
-    governors: Vec<Governor>,
-    /// The limits last decided, to tell a change from a confirmation.
-    limits: Vec<Option<u32>>,
-    /// The orders that are obeyed.
-    orders: Vec<LimitOrder>,
-    /// The limits last proposed by controllers that are only asked.
-    proposed: Vec<Option<u32>>,
-    /// What was known last of the response times to keep.
-    goals: Vec<Option<GoalStatus>>,
-    warnings: Vec<OverdueWarnings>,
+    servers: Vec<ServerLoop>,
+    seeds: SplitMix64,
     journal: Option<Journal>,
     started: Instant,
     looked_up: Arc<AtomicBool>,
@@ -222,40 +241,15 @@ struct ControlLoop {
 }
 
 impl ControlLoop {
-    fn new(
-        shared: Arc<Shared>,
-        regulated: Vec<ControlledServer>,
-        journal: Option<Journal>,
-    ) -> ControlLoop {
+    fn new(in_force: Arc<InForce>, journal: Option<Journal>) -> ControlLoop {
+        let (started, shared) = (Instant::now(), in_force.get());
         let mut seeds = SplitMix64::new(shared.config.seed);
-        let governors = shared
-            .servers
-            .iter()
-            .zip(&regulated)
-            .map(|(server, regulated)| {
-                let draws = SplitMix64::new(seeds.next_bits());
-                let controller = regulated.control.controller();
-                let rule = controller.interval_rule();
-                Governor::new(server.gate.clone(), controller, rule, draws)
-            })
-            .collect();
-        let warnings =
-            (0..shared.servers.len()).map(ServerIndex).map(OverdueWarnings::new).collect();
-        let started = Instant::now();
-        let limits =
-            regulated.iter().map(|one| Some(one.control.controller().start().get())).collect();
-        let orders = vec![LimitOrder::default(); regulated.len()];
-        let proposed = vec![None; regulated.len()];
-        let goals = vec![None; regulated.len()];
+        let begin = |one: &ControlledServer| ServerLoop::new(one.clone(), seeds.next_bits());
         ControlLoop {
+            servers: shared.servers.iter().map(begin).collect(),
+            seeds,
+            in_force,
             shared,
-            regulated,
-            governors,
-            limits,
-            orders,
-            proposed,
-            goals,
-            warnings,
             journal,
             started,
             looked_up: Arc::new(AtomicBool::new(true)),
@@ -265,28 +259,64 @@ impl ControlLoop {
         }
     }
 
-    fn tick(&mut self, now: Instant) {
-        for (server, warnings) in self.shared.servers.iter().zip(&mut self.warnings) {
-            server.gate.expire(now);
-            warnings.give(&server.gate.discount(now), &self.shared, now);
+    /// Goes by another configuration. A limit that has been learnt stays where nothing is said
+    /// against it: a controller whose settings are the same goes on, and another one begins with
+    /// the limit in force unless it is told where to start.
+    fn take_over_configuration(&mut self) {
+        let mut before = std::mem::take(&mut self.servers);
+        for one in &self.shared.servers {
+            let is_it = |it: &ServerLoop| Arc::ptr_eq(&it.regulated.server, &one.server);
+            let known = before.iter().position(is_it).map(|index| before.swap_remove(index));
+            let mut next = one.clone();
+            match known {
+                Some(known) if known.regulated.control == next.control => {
+                    self.servers.push(ServerLoop { regulated: next, ..known });
+                    continue;
+                }
+                Some(known) => {
+                    let (old, new) = (known.regulated.control.setting, &mut next.control.setting);
+                    if old.start == new.start {
+                        new.start = new.bounds.clamp(next.server.gate.snapshot().limit);
+                    }
+                }
+                None => {}
+            }
+            if let Some(journal) = &mut self.journal
+                && let Err(error) =
+                    journal.begin(&next.name, &next.control, self.shared.config.seed)
+            {
+                tracing::error!(%error, "cannot write the journal; it ends here");
+                self.journal = None;
+            }
+            let mut begun = ServerLoop::new(next, self.seeds.next_bits());
+            // It is compared with what is configured.
+            begun.regulated.control = one.control;
+            self.servers.push(begun);
         }
-        for index in 0..self.governors.len() {
-            self.obey_limit_order(index, now);
-            let regulated = &self.regulated[index];
+    }
+
+    fn tick(&mut self, now: Instant) {
+        if self.in_force.refresh(&mut self.shared) {
+            self.take_over_configuration();
+        }
+        for ServerLoop { regulated, warnings, .. } in &mut self.servers {
+            let gate = &regulated.server.gate;
+            gate.expire(now);
+            warnings.give(&gate.discount(now), &self.shared, now);
+        }
+        for index in 0..self.servers.len() {
+            let ServerLoop { regulated, governor, .. } = &mut self.servers[index];
             let state = |interval| regulated.state(interval, now);
-            if let Some(adjustment) = self.governors[index].tick_with(now, state) {
+            if let Some(adjustment) = governor.tick_with(now, state) {
                 self.report(index, adjustment, now);
             }
-            let gate = &self.shared.servers[index].gate;
-            let limit = self.limits[index].unwrap_or_default();
-            self.regulated[index].track.pass(|| gate.progress(now).0, limit, now);
         }
         if now >= self.next_reload {
             self.next_reload = now + RELOAD_INTERVAL;
             self.shared.reload_files();
         }
         // A name may mean another host then.
-        if self.shared.servers.iter().any(|server| server.hosts.is_down()) {
+        if self.shared.servers.iter().any(|it| it.server.hosts.is_down()) {
             self.next_look_up = self.next_look_up.min(self.looked_up_at + LOOK_UP_INTERVAL_DOWN);
         }
         if now >= self.next_look_up {
@@ -296,55 +326,29 @@ impl ControlLoop {
         }
     }
 
-    /// Lets another controller decide if an administrator has ordered so.
-    fn obey_limit_order(&mut self, index: usize, now: Instant) {
-        let server = &self.shared.servers[index];
-        let order = self.shared.commands.limit_order(&server.address);
-        if std::mem::replace(&mut self.orders[index], order) == order {
-            return;
-        }
-        let start = Mpl::at_least_one(self.limits[index].unwrap_or_default());
-        let configured = self.shared.control_of(ServerIndex(index));
-        let control = order.control(&configured, start);
-        let regulated = &mut self.regulated[index];
-        regulated.control = control;
-        regulated.decisions.begin_anew();
-        self.governors[index].replace(&control, now);
-        self.limits[index] = Some(control.controller().start().get());
-        (self.proposed[index], self.goals[index]) = (None, None);
-        let choice = control.choice();
-        tracing::info!(server = regulated.name, control = %choice, "the limit is controlled anew");
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.begin(&regulated.name, &control, self.shared.config.seed)
-        {
-            tracing::error!(%error, "cannot write the journal; it ends here");
-            self.journal = None;
-        }
-    }
-
     fn report(&mut self, index: usize, adjustment: Adjustment, now: Instant) {
         let Adjustment { observation, decision, proposal, goal, curve, .. } = &adjustment;
-        let controller = self.governors[index].controller_name();
-        let regulated = &self.regulated[index];
-        regulated.decisions.add(controller, decision.reason);
-        let measurements = || self.governors[index].measurements(now);
-        regulated.track.add(controller, observation, decision, measurements, now);
+        let of_server = &mut self.servers[index];
+        let controller = of_server.governor.controller_name();
+        let regulated = &of_server.regulated;
+        let decisions = &regulated.server.decisions;
+        decisions.add(controller, decision.reason);
         let limit = decision.limit.get();
-        let is_change = self.limits[index].replace(limit) != Some(limit);
+        let is_change = of_server.limit.replace(limit) != Some(limit);
         log_interval(is_change, regulated, observation, decision);
         if let Some(proposal) = proposal {
-            regulated.decisions.set_proposal(*proposal);
+            decisions.set_proposal(*proposal);
             let limit = proposal.limit.get();
-            let is_change = self.proposed[index].replace(limit) != Some(limit);
+            let is_change = of_server.proposed.replace(limit) != Some(limit);
             log_proposal(is_change, &regulated.name, observation, proposal);
         }
         if let (Some(status), Some(keep)) = (goal, regulated.control.keep) {
-            regulated.decisions.set_goal(*status);
-            let before = self.goals[index].replace(*status);
+            decisions.set_goal(*status);
+            let before = of_server.goal.replace(*status);
             log_goal(&regulated.name, keep, before, *status);
         }
         if let Some(curve) = curve {
-            regulated.decisions.set_curve(curve.clone(), now);
+            decisions.set_curve(curve.clone(), now);
         }
         let Some(journal) = &mut self.journal else {
             return;
@@ -359,7 +363,7 @@ impl ControlLoop {
 
     /// Looks the servers' names up again, on a thread of its own: a resolver may take its time.
     fn look_up(&self) {
-        if !self.shared.servers.iter().any(|server| server.hosts.is_named())
+        if !self.shared.servers.iter().any(|it| it.server.hosts.is_named())
             || !self.looked_up.swap(false, Ordering::SeqCst)
         {
             return;
@@ -367,8 +371,8 @@ impl ControlLoop {
         let (shared, done) = (Arc::clone(&self.shared), Arc::clone(&self.looked_up));
         let looked_up =
             std::thread::Builder::new().name("tidegate-names".into()).spawn(move || {
-                for server in shared.servers.iter().filter(|server| server.hosts.is_named()) {
-                    server.resolve();
+                for it in shared.servers.iter().filter(|it| it.server.hosts.is_named()) {
+                    it.server.resolve();
                 }
                 done.store(true, Ordering::SeqCst);
             });

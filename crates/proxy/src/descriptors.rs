@@ -107,7 +107,8 @@ pub(crate) fn check_again(shared: &Shared) {
 }
 
 fn bound_clients(shared: &Shared) -> DescriptorPlan {
-    let plan = DescriptorPlan::new(&shared.config, limit(), shared.accounts.servers_max());
+    let servers = shared.servers.iter().map(|it| it.server.index);
+    let plan = DescriptorPlan::new(&shared.config, limit(), shared.accounts.servers_max(servers));
     shared.accounts.clients.set_max(&Bound::All, plan.clients_max());
     plan
 }

@@ -315,6 +315,11 @@ impl Hba {
     pub(crate) fn reload(&self) {
         self.0.reload();
     }
+
+    /// Reads the files again now.
+    pub(crate) fn reread(&self) {
+        self.0.reread();
+    }
 }
 
 fn read(path: &Path) -> Result<String, HbaError> {

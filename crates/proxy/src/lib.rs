@@ -8,14 +8,13 @@
 //! - one thread for each server whose sessions are watched (`watch`);
 //! - one thread for each server that is asked for users (`auth_query`), and one that finds the
 //!   names of users of the operating system (`system_users`), where they log in;
-//! - one thread for the page, `/status.json`, `/metrics`, `/healthz` and `/readyz` (`admin`);
-//! - one thread that gives signs of life, if the service manager wants them (`watchdog`).
+//! - one thread for `/metrics`, `/healthz` and `/readyz` (`admin`).
 //!
 //! The protocol's bookkeeping is apart from the sockets: `session` and `replies` for transactions,
 //! `login`, `scram` and `handshake` for both kinds of login.
 
 mod accounts;
-mod admin;
+pub mod admin;
 mod auth_query;
 mod cancel_key;
 mod capacity;
@@ -25,6 +24,7 @@ mod commands;
 pub mod config;
 pub mod config_file;
 mod config_listing;
+mod configuration;
 mod console;
 mod control_thread;
 mod descriptors;
@@ -40,9 +40,9 @@ mod login;
 mod mailbox;
 pub mod metrics;
 mod net;
-pub mod notify;
 mod peers;
 pub mod pgbouncer;
+mod reload;
 mod reloaded;
 mod replication;
 mod replies;
@@ -55,7 +55,6 @@ mod settings_reference;
 mod shared;
 mod slots;
 mod statements;
-pub mod status;
 mod switches;
 mod system_users;
 mod timeouts;
@@ -65,7 +64,6 @@ mod upstream;
 mod upstream_url;
 pub mod users;
 mod watch;
-mod watchdog;
 mod worker;
 
 use std::io;
@@ -77,33 +75,23 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
-use tidegate_gate::journal::Journal;
-use tidegate_gate::{ClassGoal, Gate, Limits};
 
 use accounts::Accounts;
-pub use admin::AdminError;
-use admin::{AdminSocket, AdminToken};
-use auth_query::LookUpThread;
 pub use check::{Findings, check};
-use commands::Commands;
-use config::{ClientAuthentication, Config, ListenAddress, ServerAddress, ServerHosts, SslMode};
+use config::{Config, ListenAddress, ServerHosts};
 pub use config_listing::settings_in_force;
-use console::ConsoleState;
+use configuration::Lasting;
 pub use console::ShutdownMode;
-use control_thread::{ControlThread, ControlledServer};
+use control_thread::ControlThread;
 pub use health::ThreadFailure;
 use mailbox::{Mailbox, Message};
-use metrics::{CountedConnections, Decisions, MetricsSource, ServerMetrics, WorkerCounters};
+use metrics::{MetricsSource, WorkerCounters};
 use net::Listener;
-use reloaded::Reloaded;
-use shared::{Server, Shared};
-use slots::{ServerIndex, WorkerIndex};
-use status::Track;
-use system_users::SystemUsers;
-use tls::settings::Connector;
+use reload::Reloader;
+pub use reload::{ReloadError, ReloadReport};
+use shared::InForce;
+use slots::WorkerIndex;
 pub use tls::settings::TlsSettingsError;
-use watch::{ServerSamples, Watch, WatchPlan};
-use watchdog::Watchdog;
 use worker::Worker;
 
 /// Why a proxy does not start.
@@ -130,7 +118,7 @@ pub enum StartError {
     Threads(usize),
     /// The admin interface does not start.
     #[error(transparent)]
-    Admin(#[from] AdminError),
+    Admin(#[from] admin::AdminError),
     /// The journal cannot be written.
     #[error(
         "cannot write the journal {}: {source}; name a file in an existing directory that may be \
@@ -152,16 +140,11 @@ pub enum StartError {
 
 /// A proxy at work. Dropping it stops it at once; [`Running::shutdown`] lets transactions finish.
 pub struct Running {
-    addresses: Vec<ListenAddress>,
-    unix_paths: Vec<PathBuf>,
-    shared: Arc<Shared>,
+    in_force: Arc<InForce>,
     workers: Vec<JoinHandle<()>>,
     metrics: Arc<MetricsSource>,
-    admin: Option<admin::AdminHandle>,
+    reloader: Arc<Reloader>,
     control_thread: Option<ControlThread>,
-    watches: Vec<Watch>,
-    lookups: Vec<LookUpThread>,
-    watchdog: Option<Watchdog>,
 }
 
 /// Starts a proxy; it serves when this returns.
@@ -172,104 +155,48 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     if config.threads.get() > cancel_key::WORKERS_MAX {
         return Err(StartError::Threads(config.threads.get()));
     }
-    let Gated { servers, server_of, regulated } = servers(&config)?;
-    let journal = journal(&config, &regulated)?;
-    let (listeners, addresses) = listen(&config.listen)?;
-    let unix_paths = addresses.iter().filter_map(unix_path).collect();
     let (polls, mailboxes) = event_loops(config.threads.get())?;
     let counters: Vec<Arc<WorkerCounters>> = polls.iter().map(|_| Arc::default()).collect();
-    let accounts = Arc::new(account(&config, &servers, &regulated, &mailboxes));
-    let metrics_of = |(index, server)| server_metrics(server, &accounts, ServerIndex(index));
-    let server_metrics = servers.iter().zip(&regulated).enumerate().map(metrics_of).collect();
-    let metrics = Arc::new(MetricsSource::new(server_metrics, counters.clone()));
-    let admin = config.admin_listen.map(AdminSocket::bind).transpose()?;
-    let lookups = auth_query::lookups(&config, &server_of);
-    let by_system = config.authentication == ClientAuthentication::Hba;
-    let system_users = by_system.then(|| SystemUsers::start(mailboxes.clone())).transpose()?;
-    config.users.derive_verifiers();
-    let admin_token = config.admin_token_file.as_deref().map(admin_token).transpose()?;
-    let shared = Arc::new(Shared {
-        acceptor: config.client_tls.as_ref().map(tls::settings::acceptor).transpose()?,
-        connectors: connectors(&config)?,
-        config,
-        servers,
-        accounts,
-        server_of,
-        lookups,
-        system_users,
+    let lasting = Lasting {
+        accounts: Arc::new(Accounts::new(&mailboxes, Instant::now())),
         mailboxes,
-        commands: Commands::default(),
-        console: ConsoleState::default(),
-        decisions: regulated.iter().map(|it| Arc::clone(&it.decisions)).collect(),
-        tracks: regulated.iter().map(|it| Arc::clone(&it.track)).collect(),
-        admin_token,
-    });
-    descriptors::check(&shared);
-    let admin = admin
-        .map(|socket| admin::start(socket, Arc::clone(&shared), Arc::clone(&metrics)))
-        .transpose()?;
-    let health = Arc::clone(metrics.health());
-    let watches = watches(&shared, &regulated)?;
-    let lookups = auth_query::start(&shared)?;
-    let control_thread =
-        ControlThread::start(Arc::clone(&shared), regulated, journal, Arc::clone(&health))?;
-    let watchdog = notify::watchdog_time();
-    let watchdog = watchdog.map(|it| Watchdog::start(it, counters.clone())).transpose()?;
-    let mut running = Running {
-        addresses,
-        unix_paths,
-        shared: Arc::clone(&shared),
-        workers: Vec::new(),
-        admin,
-        control_thread: Some(control_thread),
-        watches,
-        lookups,
-        metrics,
-        watchdog,
+        commands: Arc::default(),
+        console: Arc::default(),
     };
-    running.start_workers(polls, listeners, counters)?;
-    Ok(running)
-}
-
-/// Begins the record of every server, if there is to be one.
-fn journal(config: &Config, servers: &[ControlledServer]) -> Result<Option<Journal>, StartError> {
+    let shared = configuration::build(config, None, lasting)?;
     let begin = |path: &PathBuf| {
-        control_thread::begin_journal(path, servers, config.seed)
+        control_thread::begin_journal(path, &shared.servers, shared.config.seed)
             .map_err(|source| StartError::Journal { path: path.clone(), source })
     };
-    config.journal.as_ref().map(begin).transpose()
-}
-
-/// Reads the token for orders on the admin interface.
-fn admin_token(path: &Path) -> Result<Reloaded<AdminToken>, AdminError> {
-    let owned = path.to_owned();
-    let load = move |_: Option<&AdminToken>| AdminToken::load(&owned);
-    Reloaded::new("the admin token", vec![path.to_owned()], load)
-        .map_err(|reason| AdminError::Token { path: path.to_owned(), reason })
-}
-
-/// Reads what TLS with each host of each database's server needs.
-fn connectors(config: &Config) -> Result<Vec<Vec<Option<Reloaded<Connector>>>>, TlsSettingsError> {
-    let connector = |database: &config::Database, host: &ServerAddress| match host {
-        ServerAddress::Tcp(host, _) if database.tls.mode != SslMode::Disable => {
-            tls::settings::connector(&database.tls, host).map(Some)
-        }
-        _ => Ok(None),
+    let journal = shared.config.journal.as_ref().map(begin).transpose()?;
+    configuration::apply(&shared);
+    descriptors::check(&shared);
+    shared.config.users.derive_verifiers();
+    let metrics = Arc::new(MetricsSource::new(Vec::new(), counters.clone()));
+    let health = Arc::clone(metrics.health());
+    let in_force = InForce::new(shared);
+    let (reloader, mut listeners) = Reloader::start(Arc::clone(&in_force), Arc::clone(&metrics))?;
+    let reloader = Arc::new(reloader);
+    let control_thread = ControlThread::start(Arc::clone(&in_force), journal, Arc::clone(&health))?;
+    let mut running = Running {
+        in_force: Arc::clone(&in_force),
+        workers: Vec::new(),
+        metrics,
+        reloader,
+        control_thread: Some(control_thread),
     };
-    let connectors = |database: &config::Database| {
-        database.server.hosts.iter().map(|host| connector(database, host)).collect()
-    };
-    config.databases.iter().map(connectors).collect()
-}
-
-/// Starts to watch the servers that are to be watched.
-fn watches(shared: &Arc<Shared>, regulated: &[ControlledServer]) -> io::Result<Vec<Watch>> {
-    let watch = |(index, regulated): (usize, &ControlledServer)| {
-        let plan = WatchPlan::new(&shared.config, &shared.servers[index].address)?;
-        let samples = Arc::clone(regulated.samples.as_ref()?);
-        Some(Watch::start(Arc::clone(shared), ServerIndex(index), plan, samples))
-    };
-    regulated.iter().enumerate().filter_map(watch).collect()
+    // The first worker accepts for all.
+    for ((index, poll), counters) in polls.into_iter().enumerate().zip(counters) {
+        let (in_force, listeners) = (Arc::clone(&in_force), std::mem::take(&mut listeners));
+        let worker = Worker::new(WorkerIndex(index), in_force, poll, listeners, counters)?;
+        let thread = std::thread::Builder::new().name(format!("tidegate-{index}"));
+        let health = Arc::clone(&health);
+        let supervised = move || {
+            health.supervise(&format!("event loop {index}"), || worker.run());
+        };
+        running.workers.push(thread.spawn(supervised)?);
+    }
+    Ok(running)
 }
 
 /// Returns a poll for each event loop, and the mailbox that wakes it.
@@ -282,59 +209,6 @@ fn event_loops(count: usize) -> io::Result<(Vec<mio::Poll>, Vec<Arc<Mailbox>>)> 
         loops.1.push(Arc::new(Mailbox::new(waker)));
     }
     Ok(loops)
-}
-
-/// Makes the accounts of connections, and tells gates of the bounds that are configured.
-fn account(
-    config: &Config,
-    servers: &[Server],
-    regulated: &[ControlledServer],
-    mailboxes: &[Arc<Mailbox>],
-) -> Accounts {
-    let of = |(server, regulated): (&Server, &ControlledServer)| {
-        (server.address.clone(), regulated.samples.is_some())
-    };
-    let addresses: Vec<_> = servers.iter().zip(regulated).map(of).collect();
-    let accounts = Accounts::new(config, &addresses, mailboxes, Instant::now());
-    for (index, server) in servers.iter().enumerate() {
-        accounts.tell_gate(ServerIndex(index), &server.gate);
-    }
-    accounts
-}
-
-fn server_metrics(
-    (server, regulated): (&Server, &ControlledServer),
-    accounts: &Arc<Accounts>,
-    index: ServerIndex,
-) -> ServerMetrics {
-    let connections = CountedConnections { accounts: Arc::clone(accounts), server: index };
-    ServerMetrics {
-        name: regulated.name.clone(),
-        gate: server.gate.clone(),
-        decisions: Arc::clone(&regulated.decisions),
-        samples: regulated.samples.clone(),
-        connections: Some(connections),
-        hosts: Some(Arc::clone(&server.hosts)),
-    }
-}
-
-fn unix_path(address: &ListenAddress) -> Option<PathBuf> {
-    match address {
-        ListenAddress::Unix(path) => Some(path.clone()),
-        ListenAddress::Tcp(_) => None,
-    }
-}
-
-/// Opens every listening socket; the addresses are those really taken.
-fn listen(wanted: &[ListenAddress]) -> Result<(Vec<Listener>, Vec<ListenAddress>), StartError> {
-    let mut opened = (Vec::new(), Vec::new());
-    for address in wanted {
-        let (listener, taken) = listen_on(address)
-            .map_err(|source| StartError::Listen { address: address.clone(), source })?;
-        opened.0.push(listener);
-        opened.1.push(taken);
-    }
-    Ok(opened)
 }
 
 fn listen_on(address: &ListenAddress) -> io::Result<(Listener, ListenAddress)> {
@@ -371,98 +245,49 @@ fn remove_if_stale(path: &Path, taken: io::Error) -> io::Result<()> {
     }
 }
 
-/// The distinct servers of a configuration.
-#[derive(Default)]
-struct Gated {
-    servers: Vec<Server>,
-    /// For each database, its server.
-    server_of: Vec<ServerIndex>,
-    /// For each server, how its gate is controlled.
-    regulated: Vec<ControlledServer>,
-}
-
-/// Makes a gate for each distinct server.
-fn servers(config: &Config) -> Result<Gated, StartError> {
-    let Gated { mut servers, mut server_of, mut regulated } = Gated::default();
-    for database in &config.databases {
-        let known = servers.iter().position(|server| server.address == database.server);
-        if let Some(index) = known {
-            server_of.push(ServerIndex(index));
-            continue;
-        }
-        let limits = Limits {
-            mpl: database.control.controller().start(),
-            mpl_max: database.control.setting.bounds.max(),
-            waiting_max: config.waiting_max,
-        };
-        let gate = Gate::new(limits, Instant::now());
-        if let Some(ClassGoal { class, goal }) = database.control.keep {
-            gate.count_late(class, goal.within);
-        }
-        // Pauses are random so that proxies do not try in step.
-        let seed = config.seed ^ (u64::from(std::process::id()) << 32) ^ servers.len() as u64;
-        let address = database.server.clone();
-        let server = Server::new(address, gate, config.timeouts.unreachable, seed)
-            .map_err(|source| StartError::Resolve { server: database.server.clone(), source })?;
-        server_of.push(ServerIndex(servers.len()));
-        let cpus = database.control.setting.resources.cpus;
-        let is_watched = WatchPlan::new(config, &database.server).is_some();
-        regulated.push(ControlledServer {
-            name: database.server.to_string(),
-            control: database.control,
-            decisions: Arc::new(Decisions::default()),
-            track: Arc::new(Track::new(Instant::now(), limits.mpl.get())),
-            samples: is_watched.then(|| Arc::new(ServerSamples::new(cpus))),
-        });
-        servers.push(server);
-    }
-    Ok(Gated { servers, server_of, regulated })
-}
-
 impl Running {
     /// Returns where clients can connect, with the ports really taken.
     #[must_use]
-    pub fn local_addresses(&self) -> &[ListenAddress] {
-        &self.addresses
+    pub fn local_addresses(&self) -> Vec<ListenAddress> {
+        self.reloader.addresses()
     }
 
     /// Returns where `/metrics` is served.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(admin::AdminHandle::address)
+        self.reloader.admin_address()
+    }
+
+    /// Sets where the configuration is read again, by [`Running::reload`] and by the console's
+    /// RELOAD. Without it they read only its files again.
+    pub fn on_reload(&self, read: impl Fn() -> Result<Config, String> + Send + 'static) {
+        self.reloader.set_source(Box::new(read));
+        let reloader = Arc::downgrade(&self.reloader);
+        let reload = move || match reloader.upgrade() {
+            Some(reloader) => reload_and_log(&reloader),
+            None => Err(ReloadError::Stopping),
+        };
+        let is_first = self.in_force.get().console.reload.set(Box::new(reload)).is_ok();
+        debug_assert!(is_first, "it is set once");
+    }
+
+    /// Returns a function that reads the configuration again and puts it in force, as a whole or
+    /// not at all, and logs what came of it. It blocks while names are looked up.
+    pub fn reload(&self) -> impl Fn() -> Result<ReloadReport, ReloadError> + Send + use<> {
+        let reloader = Arc::clone(&self.reloader);
+        move || reload_and_log(&reloader)
     }
 
     /// Returns how long to drain before the shutdown, and the grace time of that, as configured.
     #[must_use]
     pub fn stop_times(&self) -> (Duration, Duration) {
-        let timeouts = &self.shared.config.timeouts;
+        let timeouts = self.in_force.get().config.timeouts;
         (timeouts.drain_delay, timeouts.shutdown_grace)
     }
 
     /// Says in `/readyz` that no new clients should come; those that come are served.
     pub fn begin_drain(&self) {
         self.metrics.begin_drain();
-    }
-
-    /// Starts the event loops; the first accepts for all.
-    fn start_workers(
-        &mut self,
-        polls: Vec<mio::Poll>,
-        mut listeners: Vec<Listener>,
-        counters: Vec<Arc<WorkerCounters>>,
-    ) -> Result<(), StartError> {
-        for ((index, poll), counters) in polls.into_iter().enumerate().zip(counters) {
-            let listeners = std::mem::take(&mut listeners);
-            let shared = Arc::clone(&self.shared);
-            let worker = Worker::new(WorkerIndex(index), shared, poll, listeners, counters)?;
-            let thread = std::thread::Builder::new().name(format!("tidegate-{index}"));
-            let health = Arc::clone(self.metrics.health());
-            let supervised = move || {
-                health.supervise(&format!("event loop {index}"), || worker.run());
-            };
-            self.workers.push(thread.spawn(supervised)?);
-        }
-        Ok(())
     }
 
     /// Takes no new transactions, lets running ones finish within `grace`, and returns when
@@ -474,14 +299,14 @@ impl Running {
     /// Sets what the console's SHUTDOWN does: usually what a signal to the process would do.
     /// Without it the command is refused.
     pub fn on_shutdown_order(&self, stop: impl Fn(ShutdownMode) + Send + Sync + 'static) {
-        let is_first = self.shared.console.shutdown.set(Box::new(stop)).is_ok();
+        let is_first = self.in_force.get().console.shutdown.set(Box::new(stop)).is_ok();
         debug_assert!(is_first, "it is set once");
     }
 
     /// Ends the grace time of a shutdown that runs on another thread.
     pub fn stop_now(&self) -> impl Fn() + Send + use<> {
-        let shared = Arc::clone(&self.shared);
-        move || tell_all(&shared, Duration::ZERO)
+        let mailboxes = self.in_force.get().mailboxes.clone();
+        move || tell_all(&mailboxes, Duration::ZERO)
     }
 
     /// Returns a function that waits until a thread of the proxy fails, and returns that failure,
@@ -494,25 +319,17 @@ impl Running {
     }
 
     fn stop(&mut self, grace: Duration) {
+        self.reloader.begin_stop();
         self.metrics.begin_shutdown();
         self.metrics.health().begin_shutdown();
-        tell_all(&self.shared, grace);
+        tell_all(&self.in_force.get().mailboxes, grace);
         for worker in self.workers.drain(..) {
             if worker.join().is_err() {
                 tracing::error!("an event loop panicked");
             }
         }
-        self.watchdog = None;
         self.control_thread = None;
-        self.watches.clear();
-        self.lookups.clear();
-        self.admin = None;
-        for path in self.unix_paths.drain(..) {
-            if let Err(error) = std::fs::remove_file(&path) {
-                let path = path.display();
-                tracing::warn!(%path, %error, "cannot remove the listening socket");
-            }
-        }
+        self.reloader.stop();
     }
 }
 
@@ -522,9 +339,24 @@ impl Drop for Running {
     }
 }
 
-fn tell_all(shared: &Shared, grace: Duration) {
+fn reload_and_log(reloader: &Reloader) -> Result<ReloadReport, ReloadError> {
+    let outcome = reloader.reload();
+    match &outcome {
+        Ok(report) => {
+            let changed = report.changed.join(", ");
+            tracing::info!(changed, "configuration reloaded: {report}");
+        }
+        Err(error) => {
+            let error = error.to_string();
+            tracing::error!(error, "the configuration is not reloaded: the old one stays in force");
+        }
+    }
+    outcome
+}
+
+fn tell_all(mailboxes: &[Arc<Mailbox>], grace: Duration) {
     let deadline = Instant::now() + grace;
-    for mailbox in &shared.mailboxes {
+    for mailbox in mailboxes {
         mailbox.post(Message::Shutdown { deadline });
     }
 }

@@ -12,8 +12,8 @@ use crate::auth_query::LookedUp;
 use crate::capacity::Place;
 use crate::client::{ClientSlot, Requester};
 use crate::commands::Scope;
-use crate::inventory::{BusyInquiry, Report};
-use crate::net::Stream;
+use crate::inventory::Report;
+use crate::net::{Listener, Stream};
 use crate::slots::PoolIndex;
 use crate::upstream::PoolKey;
 use crate::worker::OverdueHolder;
@@ -45,6 +45,10 @@ pub(crate) enum Message {
     KeepOpen { key: PoolKey },
     /// A connection to a server can be opened, after none could.
     ServerBack,
+    /// Another configuration is in force.
+    Reconfigured,
+    /// Accept on these sockets as well, and no more on those with these numbers.
+    Listeners { opened: Vec<(usize, Listener)>, closed: Vec<usize> },
     /// An administrator has given or changed orders.
     Ordered,
     /// End the clients of a database.
@@ -55,8 +59,6 @@ pub(crate) enum Message {
     ConsoleAnswer { client: ClientSlot, bytes: Vec<u8> },
     /// Say who is connected.
     Report { to: Sender<Report> },
-    /// Say which clients hold a permit or wait.
-    ReportBusy(BusyInquiry),
     /// Stop: no new clients; transactions may run until `deadline`.
     Shutdown { deadline: Instant },
 }

@@ -12,14 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use tidegate_control::{BelievedBest, Bottleneck, GoalStatus, Proposal, Reason, WhatIfCurve};
+use tidegate_control::{BelievedBest, GoalStatus, Proposal, Reason, WhatIfCurve};
 use tidegate_gate::journal::BelievedGain;
 use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
 
+use crate::accounts::Accounts;
+use crate::control_thread::ControlledServer;
 use crate::health::Health;
 use crate::hosts::Hosts;
 use crate::login::LoginFailure;
-use crate::slots::ServerIndex;
 use crate::watch::ServerSamples;
 
 mod connections;
@@ -49,8 +50,6 @@ macro_rules! worker_counters {
         #[repr(align(128))]
         pub struct WorkerCounters {
             $(#[doc = $help] pub $field: AtomicU64,)*
-            /// Turns of the loop: it stands still if they do.
-            pub(crate) turns: AtomicU64,
             /// Logins refused, by reason, in the order of [`LoginFailure::ALL`].
             pub(crate) login_failures: [AtomicU64; LoginFailure::ALL.len()],
             /// Times that session state of each kind pinned a client.
@@ -168,29 +167,13 @@ impl Decisions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).curve.clone()
     }
 
-    /// Returns what is known of the response time to keep.
-    pub(crate) fn goal(&self) -> Option<GoalStatus> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).goal
-    }
-
-    /// Returns what would have been decided last by a controller that is only asked.
-    pub(crate) fn proposal(&self) -> Option<Proposal> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).proposal
-    }
-
-    /// Another controller decides from now on: forgets what the one before said of itself.
-    pub(crate) fn begin_anew(&self) {
-        let mut decided = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (decided.proposal, decided.goal) = (None, None);
-    }
-
     fn so_far(&self) -> ServerDecisions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// One database server, as metrics see it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerMetrics {
     /// `host:port` or the socket's path.
     pub name: String,
@@ -204,12 +187,37 @@ pub struct ServerMetrics {
     pub(crate) connections: Option<CountedConnections>,
     /// Its hosts.
     pub(crate) hosts: Option<Arc<Hosts>>,
+    /// It is configured no more.
+    pub(crate) is_retired: bool,
+}
+
+impl ServerMetrics {
+    /// Returns whether it is configured, or anything is left of it.
+    fn is_shown(&self) -> bool {
+        let taken = self.connections.as_ref().and_then(|it| Some(it.occupancy()?.taken));
+        !self.is_retired || self.gate.snapshot().outstanding > 0 || taken.unwrap_or(0) > 0
+    }
+}
+
+/// Returns a server as metrics see it.
+pub(crate) fn server_metrics(of: &ControlledServer, accounts: &Arc<Accounts>) -> ServerMetrics {
+    let server = &of.server;
+    let connections = CountedConnections { accounts: Arc::clone(accounts), server: server.index };
+    ServerMetrics {
+        name: of.name.clone(),
+        gate: server.gate.clone(),
+        decisions: Arc::clone(&server.decisions),
+        samples: of.samples.clone(),
+        connections: Some(connections),
+        hosts: Some(Arc::clone(&server.hosts)),
+        is_retired: of.is_retired,
+    }
 }
 
 /// Where the admin interface finds what it shows.
 #[derive(Debug)]
 pub struct MetricsSource {
-    servers: Vec<ServerMetrics>,
+    servers: Mutex<Arc<Vec<ServerMetrics>>>,
     workers: Vec<Arc<WorkerCounters>>,
     draining: AtomicBool,
     shutting_down: AtomicBool,
@@ -221,12 +229,23 @@ impl MetricsSource {
     #[must_use]
     pub fn new(servers: Vec<ServerMetrics>, workers: Vec<Arc<WorkerCounters>>) -> MetricsSource {
         MetricsSource {
-            servers,
+            servers: Mutex::new(Arc::new(servers)),
             workers,
             draining: AtomicBool::new(false),
             shutting_down: AtomicBool::new(false),
             health: Arc::default(),
         }
+    }
+
+    /// Shows other servers from now on: the configuration has changed.
+    pub(crate) fn set_servers(&self, servers: Vec<ServerMetrics>) {
+        *self.servers.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(servers);
+    }
+
+    /// Returns the servers that are configured, and former ones of which something is left.
+    fn servers(&self) -> Vec<ServerMetrics> {
+        let all = Arc::clone(&self.servers.lock().unwrap_or_else(PoisonError::into_inner));
+        all.iter().filter(|server| server.is_shown()).cloned().collect()
     }
 
     /// From now on no new clients should come: the proxy is about to stop.
@@ -245,12 +264,6 @@ impl MetricsSource {
         self.shutting_down.load(Ordering::Relaxed)
     }
 
-    /// Returns whether [`MetricsSource::begin_drain`] was called.
-    #[must_use]
-    pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
-    }
-
     /// Returns why no new clients should come, a line for each reason; none if they may. Servers
     /// that cannot be reached are a reason unless `is_without_servers`.
     pub(crate) fn reasons_not_ready(&self, is_without_servers: bool) -> Vec<String> {
@@ -258,10 +271,12 @@ impl MetricsSource {
         reasons.extend(self.health.failure().map(|failure| failure.to_string()));
         if self.is_shutting_down() {
             reasons.push("shutting down".to_owned());
-        } else if self.is_draining() {
+        } else if self.draining.load(Ordering::Relaxed) {
             reasons.push("draining: about to shut down".to_owned());
         }
-        let hosts = self.servers.iter().filter_map(|server| server.hosts.as_ref());
+        let servers = self.servers();
+        let configured = servers.iter().filter(|server| !server.is_retired);
+        let hosts = configured.filter_map(|server| server.hosts.as_ref());
         for hosts in hosts.filter(|hosts| !is_without_servers && hosts.is_down()) {
             let error = hosts.outage().map_or_else(String::new, |it| format!(": {}", it.last.text));
             reasons.push(format!("the server at {} cannot be reached{error}", hosts.list()));
@@ -274,26 +289,16 @@ impl MetricsSource {
         &self.health
     }
 
-    /// Returns the counters of every event loop.
-    pub(crate) fn workers(&self) -> &[Arc<WorkerCounters>] {
-        &self.workers
-    }
-
-    /// Returns what holds a server's sessions up, if it is watched.
-    pub(crate) fn bottleneck(&self, server: ServerIndex, now: Instant) -> Option<&'static str> {
-        let samples = self.servers.get(server.0)?.samples.as_ref()?;
-        samples.watched(now).bottleneck.map(Bottleneck::name)
-    }
-
     /// All metrics in Prometheus' text format.
     #[must_use]
     pub fn page(&self) -> String {
         let mut page = Page(String::with_capacity(16 * 1024));
-        self.gates(&mut page);
-        self.decisions(&mut page);
-        connections::write(&mut page, &self.servers);
-        reached::write(&mut page, &self.servers);
-        watched::write(&mut page, &self.servers);
+        let servers = &*self.servers();
+        gates(&mut page, servers);
+        decisions(&mut page, servers);
+        connections::write(&mut page, servers);
+        reached::write(&mut page, servers);
+        watched::write(&mut page, servers);
         for &(name, kind, help, of) in WORKER_METRICS {
             page.family(name, kind, help);
             let sum: u64 =
@@ -316,66 +321,64 @@ impl MetricsSource {
             page.sample(name, &[("reason", failure.label())], sum);
         }
     }
+}
 
-    fn gates(&self, page: &mut Page) {
-        let servers: Vec<(&str, Snapshot)> =
-            self.servers.iter().map(|server| (&*server.name, server.gate.snapshot())).collect();
-        for (name, kind, help, of) in GATE_METRICS {
-            page.family(name, kind, help);
-            for (server, snapshot) in &servers {
-                page.sample(name, &[("server", server)], of(snapshot));
-            }
+fn gates(page: &mut Page, servers: &[ServerMetrics]) {
+    let servers: Vec<(&str, Snapshot)> =
+        servers.iter().map(|server| (&*server.name, server.gate.snapshot())).collect();
+    for (name, kind, help, of) in GATE_METRICS {
+        page.family(name, kind, help);
+        for (server, snapshot) in &servers {
+            page.sample(name, &[("server", server)], of(snapshot));
         }
-        let name = "tidegate_transactions_total";
-        page.family(name, Kind::Counter, "Transactions that ended, by outcome.");
+    }
+    let name = "tidegate_transactions_total";
+    page.family(name, Kind::Counter, "Transactions that ended, by outcome.");
+    for_each_class(&servers, |server, class, totals| {
+        let ended = [("completed", totals.completions), ("failed", totals.failures)];
+        for (outcome, count) in ended {
+            let labels = [("server", server), ("class", class), ("outcome", outcome)];
+            page.sample(name, &labels, count);
+        }
+    });
+    for (name, help, of) in DURATION_METRICS {
+        page.family(name, Kind::Histogram, help);
         for_each_class(&servers, |server, class, totals| {
-            let ended = [("completed", totals.completions), ("failed", totals.failures)];
-            for (outcome, count) in ended {
-                let labels = [("server", server), ("class", class), ("outcome", outcome)];
-                page.sample(name, &labels, count);
-            }
+            page.histogram(name, &[("server", server), ("class", class)], of(totals));
         });
-        for (name, help, of) in DURATION_METRICS {
-            page.family(name, Kind::Histogram, help);
-            for_each_class(&servers, |server, class, totals| {
-                page.histogram(name, &[("server", server), ("class", class)], of(totals));
-            });
-        }
     }
+}
 
-    fn decisions(&self, page: &mut Page) {
-        let servers: Vec<(&str, ServerDecisions)> =
-            self.servers.iter().map(|server| (&*server.name, server.decisions.so_far())).collect();
-        let name = "tidegate_limit_decisions_total";
-        page.family(name, Kind::Counter, "Decisions about the limit, by the rule that made them.");
-        for (server, decided) in &servers {
-            for (reason, count) in &decided.counts {
-                page.sample(name, &[("server", server), ("reason", reason)], count);
-            }
+fn decisions(page: &mut Page, servers: &[ServerMetrics]) {
+    let servers: Vec<(&str, ServerDecisions)> =
+        servers.iter().map(|server| (&*server.name, server.decisions.so_far())).collect();
+    let name = "tidegate_limit_decisions_total";
+    page.family(name, Kind::Counter, "Decisions about the limit, by the rule that made them.");
+    for (server, decided) in &servers {
+        for (reason, count) in &decided.counts {
+            page.sample(name, &[("server", server), ("reason", reason)], count);
         }
-        // The text holds numbers, so nearly every scrape shows another series. Who keeps series
-        // for long drops this one when scraping, and keeps the counter, whose words are few.
-        let name = "tidegate_limit_reason_info";
-        page.family(name, Kind::Gauge, "Always 1; the last decision's reason is the label.");
-        for (server, decided) in &servers {
-            if let Some((controller, reason)) = decided.last {
-                let reason = reason.to_string();
-                let labels =
-                    [("server", *server), ("controller", controller), ("reason", &*reason)];
-                page.sample(name, &labels, 1);
-            }
-        }
-        let goals = servers.iter().filter_map(|(name, decided)| Some((*name, decided.goal?)));
-        goal(page, &goals.collect::<Vec<(&str, GoalStatus)>>());
-        let proposals =
-            servers.iter().filter_map(|(name, decided)| Some((*name, decided.proposal?)));
-        observed(page, &proposals.collect::<Vec<(&str, Proposal)>>());
-        let curves = servers.iter().filter_map(|(name, decided)| {
-            let (curve, at) = decided.curve.as_ref()?;
-            Some((*name, curve, at.elapsed()))
-        });
-        curve::write(page, &curves.collect::<Vec<_>>());
     }
+    // The text holds numbers, so nearly every scrape shows another series. Who keeps series
+    // for long drops this one when scraping, and keeps the counter, whose words are few.
+    let name = "tidegate_limit_reason_info";
+    page.family(name, Kind::Gauge, "Always 1; the last decision's reason is the label.");
+    for (server, decided) in &servers {
+        if let Some((controller, reason)) = decided.last {
+            let reason = reason.to_string();
+            let labels = [("server", *server), ("controller", controller), ("reason", &*reason)];
+            page.sample(name, &labels, 1);
+        }
+    }
+    let goals = servers.iter().filter_map(|(name, decided)| Some((*name, decided.goal?)));
+    goal(page, &goals.collect::<Vec<(&str, GoalStatus)>>());
+    let proposals = servers.iter().filter_map(|(name, decided)| Some((*name, decided.proposal?)));
+    observed(page, &proposals.collect::<Vec<(&str, Proposal)>>());
+    let curves = servers.iter().filter_map(|(name, decided)| {
+        let (curve, at) = decided.curve.as_ref()?;
+        Some((*name, curve, at.elapsed()))
+    });
+    curve::write(page, &curves.collect::<Vec<_>>());
 }
 
 /// What is known of response times to keep; nothing where there is none.

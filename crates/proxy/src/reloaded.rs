@@ -84,6 +84,23 @@ impl<T> Reloaded<T> {
         if seen.read == now || !is_settled {
             return false;
         }
+        self.read(&mut seen, now)
+    }
+
+    /// Reads the files now, whatever they were before. Returns whether they could be read.
+    pub(crate) fn reread(&self) -> bool {
+        let now = stamps(&self.files);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.last.clone_from(&now);
+        self.read(&mut seen, now)
+    }
+
+    /// Returns whether these are the same files.
+    pub(crate) fn is_of_same_files(&self, other: &Reloaded<T>) -> bool {
+        self.files == other.files
+    }
+
+    fn read(&self, seen: &mut Seen, now: Stamps) -> bool {
         seen.read = now;
         match (self.load)(Some(&self.get())) {
             Ok(loaded) => {
@@ -132,5 +149,9 @@ mod tests {
         assert!(!number.reload());
         assert!(number.reload());
         assert_eq!(*number.get(), 321);
+        std::fs::write(&path, "4000").unwrap();
+        assert!(number.reread(), "it is told that nobody writes it now");
+        assert_eq!(*number.get(), 4321);
+        assert!(!number.reload());
     }
 }

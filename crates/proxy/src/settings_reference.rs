@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use crate::pgbouncer::pgbouncer_names;
+use crate::reload::RESTART_NEEDED;
 
 /// A line of the file that sets something, perhaps in a comment.
 struct Entry<'a> {
@@ -56,6 +57,9 @@ fn reference(toml: &str) -> String {
             let word = if is_default { "Default" } else { "Example" };
             let _ = writeln!(out, "{word}: `{value}`");
             let names = pgbouncer_names(&format!("{prefix}{key}"));
+            if RESTART_NEEDED.contains(&&*format!("{prefix}{key}")) {
+                out.push_str("\nA change needs a restart.\n");
+            }
             if !names.is_empty() {
                 let _ = writeln!(out, "\nPgBouncer: `{}`", names.join("`, `"));
             }

@@ -7,6 +7,7 @@
 //! is not used again. Keys of different tables are different types.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
@@ -21,21 +22,20 @@ macro_rules! index {
 }
 
 index! {
-    /// The number of a pool within its event loop.
-    PoolIndex
-}
-index! {
-    /// The number of a database server, which has one gate.
+    /// The number of a database server's address: the same whenever it is configured again.
     ServerIndex
 }
 index! {
-    /// The number of an entry of [`Config::databases`](crate::config::Config::databases).
+    /// The number of an [`Entry`](crate::shared::Entry).
     DatabaseIndex
 }
 index! {
     /// The number of an event loop.
     WorkerIndex
 }
+
+/// Names a pool of an event loop.
+pub(crate) type PoolIndex = Slot<crate::upstream::Pool>;
 
 /// Bits of a slot's index: 56 bits hold it and the generation.
 pub(crate) const INDEX_BITS: u32 = 24;
@@ -84,6 +84,12 @@ impl<T> PartialEq for Slot<T> {
 }
 
 impl<T> Eq for Slot<T> {}
+
+impl<T> Hash for Slot<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.to_bits().hash(state);
+    }
+}
 
 impl<T> fmt::Debug for Slot<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

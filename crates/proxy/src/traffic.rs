@@ -79,6 +79,13 @@ impl PoolTraffic {
         PoolTraffic { total: none, began: none, began_at: now, last: None }
     }
 
+    /// Adds what has passed through a pool that is no more.
+    pub(crate) fn inherit(&mut self, of: &PoolTraffic) {
+        self.total += of.total;
+        // It is not of this period.
+        self.began += of.total;
+    }
+
     /// Ends the period if it is over.
     pub(crate) fn roll(&mut self, now: Instant) {
         let length = now.saturating_duration_since(self.began_at);

@@ -19,8 +19,8 @@ use crate::hosts::{Attempt, Connected, Peer};
 use crate::net::Connection;
 use crate::replication::Replication;
 use crate::session::ServerSession;
-use crate::shared::Server;
-use crate::slots::{DatabaseIndex, PoolIndex, ServerIndex, Slot, Slots};
+use crate::shared::{Entry, Server};
+use crate::slots::{DatabaseIndex, PoolIndex, Slot, Slots};
 use crate::traffic::PoolTraffic;
 
 /// Connections of one event loop for clients of session mode are opened only while fewer than this
@@ -209,12 +209,14 @@ impl Upstream {
 /// What distinguishes pools.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolKey {
-    /// The configured database.
+    /// The entry of the configuration.
     pub(crate) database: DatabaseIndex,
     /// The database's name on the server.
     pub(crate) server_database: String,
     /// The user's name on the server.
     pub(crate) user: String,
+    /// How long a connection belongs to a client. What it was at its login a client keeps.
+    pub(crate) mode: PoolMode,
     /// What replication connections are for; `None` for ordinary ones.
     pub(crate) replication: Option<Replication>,
 }
@@ -239,8 +241,13 @@ pub(crate) struct Pool {
     /// The orders of an administrator that are in force for the database.
     pub(crate) orders: DatabaseOrders,
     pub(crate) traffic: PoolTraffic,
+    /// The entry of the configuration, as it is or as it was last.
+    pub(crate) entry: Arc<Entry>,
+    /// The entry is configured no more, or connects in another way: no client comes any more, and
+    /// connections are closed as they are released.
+    pub(crate) is_retired: bool,
     /// The server, which has the gate.
-    pub(crate) server: ServerIndex,
+    pub(crate) server: Arc<Server>,
     pub(crate) mode: PoolMode,
     pub(crate) credentials: Credentials,
     /// Transactions with a permit and without a connection.
@@ -268,18 +275,19 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(
         (key, database_name, orders): (PoolKey, String, DatabaseOrders),
-        server: ServerIndex,
-        mode: PoolMode,
+        entry: Arc<Entry>,
         credentials: Credentials,
         bounds: PoolBounds,
     ) -> Pool {
         Pool {
+            mode: key.mode,
             key,
             database_name,
             orders,
             traffic: PoolTraffic::new(Instant::now()),
-            server,
-            mode,
+            server: Arc::clone(&entry.server),
+            entry,
+            is_retired: false,
             credentials,
             waiting: VecDeque::new(),
             awaiting_parameters: Vec::new(),
@@ -331,7 +339,7 @@ pub(crate) struct Refused {
 /// - `closing` is the number of connections that have been told to end.
 pub(crate) struct Upstreams {
     connections: Slots<Upstream>,
-    pools: Vec<Pool>,
+    pools: Slots<Pool>,
     pool_of: HashMap<PoolKey, PoolIndex>,
     opening: usize,
     closing: usize,
@@ -344,7 +352,7 @@ impl Upstreams {
     pub(crate) fn new() -> Upstreams {
         Upstreams {
             connections: Slots::new(),
-            pools: Vec::new(),
+            pools: Slots::new(),
             pool_of: HashMap::new(),
             opening: 0,
             closing: 0,
@@ -353,15 +361,28 @@ impl Upstreams {
         }
     }
 
-    /// Returns the pool of this key; makes it first if there is none.
-    pub(crate) fn pool(&mut self, key: PoolKey, make: impl FnOnce(PoolKey) -> Pool) -> PoolIndex {
-        if let Some(&pool) = self.pool_of.get(&key) {
-            return pool;
-        }
-        let pool = PoolIndex(self.pools.len());
-        self.pools.push(make(key.clone()));
-        self.pool_of.insert(key, pool);
-        pool
+    /// Adds a pool, of which there is none with this key.
+    ///
+    /// # Errors
+    /// There are as many as can be.
+    pub(crate) fn add_pool(&mut self, pool: Pool) -> std::io::Result<PoolIndex> {
+        let key = pool.key.clone();
+        let index = self.pools.insert_with(|_| Ok(pool))?;
+        let before = self.pool_of.insert(key, index);
+        debug_assert!(before.is_none(), "a key has one pool");
+        Ok(index)
+    }
+
+    /// Removes a pool of which nothing is left: no client, no connection.
+    pub(crate) fn remove_pool(&mut self, pool: PoolIndex) -> Option<Pool> {
+        let removed = self.pools.remove(pool)?;
+        self.pool_of.remove(&removed.key);
+        Some(removed)
+    }
+
+    /// Returns whether there is such a pool.
+    pub(crate) fn has_pool(&self, pool: PoolIndex) -> bool {
+        self.pools.get(pool).is_some()
     }
 
     /// Returns the pool of this key, if there is one.
@@ -369,8 +390,9 @@ impl Upstreams {
         self.pool_of.get(key).copied()
     }
 
+    /// Returns all pools, to go through while they change.
     pub(crate) fn pools(&self) -> impl Iterator<Item = PoolIndex> + use<> {
-        (0..self.pools.len()).map(PoolIndex)
+        self.pools.slots().into_iter()
     }
 
     pub(crate) fn get(&self, slot: UpstreamSlot) -> Option<&Upstream> {
@@ -384,7 +406,7 @@ impl Upstreams {
     /// Returns a connection together with its pool.
     pub(crate) fn with_pool(&mut self, slot: UpstreamSlot) -> Option<(&mut Upstream, &mut Pool)> {
         let upstream = self.connections.get_mut(slot)?;
-        let pool = &mut self.pools[upstream.pool.0];
+        let pool = &mut self.pools[upstream.pool];
         Some((upstream, pool))
     }
 
@@ -409,7 +431,7 @@ impl Upstreams {
 
     /// Returns the number of idle connections.
     pub(crate) fn idle(&self) -> usize {
-        self.pools.iter().map(|pool| pool.idle.len()).sum()
+        self.pools.iter().map(|(_, pool)| pool.idle.len()).sum()
     }
 
     /// Returns the number of connections on which a transaction runs.
@@ -473,7 +495,7 @@ impl Upstreams {
     ) -> Result<UpstreamSlot, UpstreamError> {
         self.begun += 1;
         let generation = server.hosts.generation();
-        let opened_under = self.pools[pool.0].orders.reconnects;
+        let opened_under = self.pools[pool].orders.reconnects;
         let slot = self.connections.insert_with(|slot| {
             let mut connection = server.connect(peer, connector)?;
             connection.register(registry, token(slot))?;
@@ -499,7 +521,7 @@ impl Upstreams {
             })
         })?;
         self.opening += 1;
-        self.pools[pool.0].opening += 1;
+        self.pools[pool].opening += 1;
         Ok(slot)
     }
 
@@ -528,7 +550,7 @@ impl Upstreams {
 
     /// Takes the idle connection of the pool that was used last; to be lent at once.
     pub(crate) fn take_idle(&mut self, pool: PoolIndex) -> Option<UpstreamSlot> {
-        let slot = self.pools[pool.0].idle.pop()?;
+        let slot = self.pools[pool].idle.pop()?;
         debug_assert!(matches!(self.connections[slot].state, UpstreamState::Idle));
         Some(slot)
     }
@@ -559,7 +581,7 @@ impl Upstreams {
 
     /// Returns the idle connections of a pool.
     pub(crate) fn idle_of(&self, pool: PoolIndex) -> Vec<UpstreamSlot> {
-        self.pools[pool.0].idle.clone()
+        self.pools[pool].idle.clone()
     }
 
     /// Puts a connection into its pool's list of idle ones.
@@ -569,7 +591,7 @@ impl Upstreams {
         debug_assert!(!upstream.is_busy(), "a transaction ends before its connection rests");
         upstream.enter(UpstreamState::Idle, now);
         let pool = upstream.pool;
-        self.pools[pool.0].idle.push(slot);
+        self.pools[pool].idle.push(slot);
     }
 
     /// Waits for the server to end a connection that has been told to end.
@@ -578,7 +600,7 @@ impl Upstreams {
         debug_assert!(!upstream.is_busy() && !upstream.is_opening(), "only at rest, and once open");
         let before = upstream.enter(UpstreamState::Closing, now);
         upstream.place.begin_return();
-        let pool = &mut self.pools[upstream.pool.0];
+        let pool = &mut self.pools[upstream.pool];
         match before {
             UpstreamState::Closing => return,
             UpstreamState::Idle => pool.idle.retain(|&idle| idle != slot),
@@ -589,13 +611,13 @@ impl Upstreams {
 
     fn is_listed(&self, slot: UpstreamSlot) -> bool {
         let pool = self.connections[slot].pool;
-        self.pools[pool.0].idle.contains(&slot)
+        self.pools[pool].idle.contains(&slot)
     }
 
     /// Removes a connection; its permit, if it has one, returns when it is dropped.
     pub(crate) fn remove(&mut self, slot: UpstreamSlot) -> Option<Upstream> {
         let upstream = self.connections.remove(slot)?;
-        let pool = &mut self.pools[upstream.pool.0];
+        let pool = &mut self.pools[upstream.pool];
         if upstream.is_opening() {
             pool.opening -= 1;
             self.opening -= 1;
@@ -613,7 +635,7 @@ impl Upstreams {
     #[cfg(debug_assertions)]
     pub(crate) fn check(&self) {
         for (slot, upstream) in self.iter() {
-            let listed = self.pools[upstream.pool.0].idle.iter().filter(|&&idle| idle == slot);
+            let listed = self.pools[upstream.pool].idle.iter().filter(|&&idle| idle == slot);
             let is_idle = matches!(upstream.state, UpstreamState::Idle);
             assert_eq!(listed.count(), usize::from(is_idle), "the idle list of {slot:?}");
             assert!(!is_idle || upstream.cancels == 0, "{slot:?} may be cancelled while idle");
@@ -625,7 +647,7 @@ impl Upstreams {
         for pool in self.pools() {
             assert_eq!(self[pool].opening, self.count(pool, Upstream::is_opening), "{pool:?}");
         }
-        assert_eq!(self.opening, self.pools.iter().map(|pool| pool.opening).sum::<usize>());
+        assert_eq!(self.opening, self.pools.iter().map(|(_, pool)| pool.opening).sum::<usize>());
     }
 }
 
@@ -647,12 +669,12 @@ impl Index<PoolIndex> for Upstreams {
     type Output = Pool;
 
     fn index(&self, pool: PoolIndex) -> &Pool {
-        &self.pools[pool.0]
+        &self.pools[pool]
     }
 }
 
 impl IndexMut<PoolIndex> for Upstreams {
     fn index_mut(&mut self, pool: PoolIndex) -> &mut Pool {
-        &mut self.pools[pool.0]
+        &mut self.pools[pool]
     }
 }

@@ -312,6 +312,18 @@ impl Users {
         }
     }
 
+    /// Reads the file again now.
+    pub(crate) fn reread(&self) {
+        if self.0.reread() {
+            self.derive_verifiers();
+        }
+    }
+
+    /// Returns whether both are read from the same file.
+    pub(crate) fn is_of_same_file(&self, other: &Users) -> bool {
+        self.0.is_of_same_files(&other.0)
+    }
+
     /// Makes the SCRAM verifiers of plain passwords, on a thread of its own: a login that has to
     /// make one takes longer than that of an unknown user.
     pub(crate) fn derive_verifiers(&self) {

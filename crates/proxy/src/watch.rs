@@ -44,11 +44,11 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::config::{Config, ServerHosts};
+use crate::config::{Database, WatchLogin};
 use crate::handshake::{Credentials, UpstreamError};
 use crate::hosts::Peer;
-use crate::shared::Shared;
-use crate::slots::{DatabaseIndex, ServerIndex};
+use crate::shared::{Entry, InForce, Server, Shared};
+use crate::users::Users;
 
 use maturity::LockMaturity;
 use queries::WatchQueries;
@@ -67,9 +67,14 @@ pub(crate) const ANY_DATABASE: &str = "postgres";
 /// How a server is watched.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchPlan {
+    server: Arc<Server>,
     credentials: Credentials,
-    /// The database whose settings are used to log in.
-    login_database: DatabaseIndex,
+    /// The users file, which may have the password.
+    users: Users,
+    /// Whom to be.
+    login: WatchLogin,
+    /// The entry whose settings are used to log in.
+    entry: Arc<Entry>,
     /// The database to log in to.
     database: String,
     /// The databases whose sessions are counted; `None` is every one of the server.
@@ -79,24 +84,39 @@ pub(crate) struct WatchPlan {
 }
 
 impl WatchPlan {
-    /// Returns how the server at `address` is watched, if a database on it says that it is to be.
-    pub(crate) fn new(config: &Config, address: &ServerHosts) -> Option<WatchPlan> {
-        let mut databases =
-            config.databases.iter().enumerate().filter(|(_, it)| it.server == *address);
-        let name = |it: &crate::config::Database| it.server_database.clone().or(it.name.clone());
+    /// Returns how a server is watched, if a database on it says that it is to be.
+    pub(crate) fn new(shared: &Shared, server: &Arc<Server>) -> Option<WatchPlan> {
+        let mut entries = shared.entries.iter().filter(|it| it.server.index == server.index);
+        let name = |it: &Database| it.server_database.clone().or(it.name.clone());
         // The databases of a server share its gate, so all of them count.
-        let counted: Option<Vec<String>> = databases.clone().map(|(_, it)| name(it)).collect();
-        let (index, database, login) =
-            databases.find_map(|(index, it)| Some((index, it, it.watch.as_ref()?)))?;
+        let counted: Option<Vec<String>> =
+            entries.clone().map(|entry| name(&entry.database)).collect();
+        let (entry, login) =
+            entries.find_map(|entry| Some((entry, entry.database.watch.clone()?)))?;
+        let database = &entry.database;
         let password = login.password.as_deref();
         let channel_binding = database.tls.channel_binding;
+        let users = shared.config.users.clone();
         Some(WatchPlan {
-            credentials: Credentials::own(&login.user, password, &config.users, channel_binding),
-            login_database: DatabaseIndex(index),
+            server: Arc::clone(server),
+            credentials: Credentials::own(&login.user, password, &users, channel_binding),
+            users,
+            login,
+            entry: Arc::clone(entry),
             database: name(database).unwrap_or_else(|| ANY_DATABASE.to_owned()),
             counted,
             needs_locks: database.control.algorithm.needs_locks(),
         })
+    }
+
+    /// Returns whether a watch by one plan does for the other.
+    pub(crate) fn is_same(&self, other: &WatchPlan) -> bool {
+        self.server.index == other.server.index
+            && self.entry.index == other.entry.index
+            && self.login == other.login
+            && self.users.is_of_same_file(&other.users)
+            && (&self.database, &self.counted) == (&other.database, &other.counted)
+            && self.needs_locks == other.needs_locks
     }
 }
 
@@ -107,16 +127,15 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Starts to watch the server of this index.
+    /// Starts to watch a server.
     pub(crate) fn start(
-        shared: Arc<Shared>,
-        server: ServerIndex,
+        in_force: Arc<InForce>,
         plan: WatchPlan,
         samples: Arc<ServerSamples>,
     ) -> std::io::Result<Watch> {
         let (watch_poll, stop) = WatchPoll::new()?;
-        let name = shared.server(server).address.to_string();
-        let mut watcher = Watcher { shared, server, name, plan, samples, watch_poll };
+        let name = plan.server.address.to_string();
+        let mut watcher = Watcher { in_force, name, plan, samples, watch_poll };
         let thread = std::thread::Builder::new().name("tidegate-watch".into());
         let thread = thread.spawn(move || watcher.run())?;
         Ok(Watch { stop, thread: Some(thread) })
@@ -135,8 +154,7 @@ impl Drop for Watch {
 }
 
 struct Watcher {
-    shared: Arc<Shared>,
-    server: ServerIndex,
+    in_force: Arc<InForce>,
     name: String,
     plan: WatchPlan,
     samples: Arc<ServerSamples>,
@@ -214,11 +232,11 @@ impl Watcher {
     }
 
     fn log_in(&mut self, attempt: usize) -> Result<(WatchConnection, WatchQueries), SessionEnd> {
-        let server = self.shared.server(self.server);
-        let deadline = Instant::now() + self.shared.config.timeouts.connect;
+        let server = &self.plan.server;
+        let deadline = Instant::now() + self.in_force.get().config.timeouts.connect;
         let watch_poll = &mut self.watch_poll;
         let peer = server.hosts.observed_peer(attempt);
-        let server = (server, self.shared.connector(self.plan.login_database, peer.host));
+        let server = (&**server, self.plan.entry.connector(peer.host));
         let mut connection = WatchConnection::open(watch_poll, server, peer, deadline)?;
         let place = (&*self.plan.database, queries::APPLICATION);
         connection.log_in(watch_poll, &self.plan.credentials, place, deadline)?;
@@ -242,7 +260,7 @@ impl Watcher {
 
     /// Checks that the connection leads to a host that is in use, whenever that may have changed.
     fn check_host(&self, peer: Peer, checked: &mut Option<u64>) -> Result<(), SessionEnd> {
-        let hosts = &self.shared.server(self.server).hosts;
+        let hosts = &self.plan.server.hosts;
         let generation = hosts.generation();
         if checked.replace(generation) == Some(generation) || hosts.accepts(peer) {
             return Ok(());

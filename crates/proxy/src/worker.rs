@@ -52,6 +52,7 @@ mod orders;
 mod outages;
 mod overdue;
 mod places;
+mod reconfiguration;
 mod report;
 mod rested;
 mod session_state;
@@ -77,7 +78,7 @@ use crate::log_limit::LogLimit;
 use crate::mailbox::{Mailbox, Message};
 use crate::metrics::WorkerCounters;
 use crate::net::{Listener, Stream};
-use crate::shared::Shared;
+use crate::shared::{InForce, Shared};
 use crate::slots::{Slot, Slots, WorkerIndex};
 use crate::statements::Definitions;
 #[cfg(debug_assertions)]
@@ -146,25 +147,36 @@ pub(crate) fn mailbox_token() -> Token {
 
 /// The listening sockets of an event loop.
 struct Acceptor {
-    listeners: Vec<Listener>,
+    /// Each with its number.
+    listeners: Vec<(usize, Listener)>,
     /// A listener may have clients that were not accepted, perhaps for want of file descriptors.
     is_pending: bool,
     next_worker: usize,
 }
 
 impl Acceptor {
-    fn new(mut listeners: Vec<Listener>, poll: &Poll) -> io::Result<Acceptor> {
-        for (index, listener) in listeners.iter_mut().enumerate() {
-            listener.register(poll.registry(), Source::Listener(index).token())?;
+    fn new(listeners: Vec<(usize, Listener)>, poll: &Poll) -> io::Result<Acceptor> {
+        let mut acceptor = Acceptor { listeners: Vec::new(), is_pending: true, next_worker: 0 };
+        for (number, listener) in listeners {
+            acceptor.add(number, listener, poll)?;
         }
-        Ok(Acceptor { listeners, is_pending: true, next_worker: 0 })
+        Ok(acceptor)
+    }
+
+    /// Accepts on one more socket.
+    fn add(&mut self, number: usize, mut listener: Listener, poll: &Poll) -> io::Result<()> {
+        listener.register(poll.registry(), Source::Listener(number).token())?;
+        self.listeners.push((number, listener));
+        // Clients may have come before.
+        self.is_pending = true;
+        Ok(())
     }
 
     /// Accepts all clients that wait for it.
     fn accept_all(&mut self, unreachable: Option<Duration>) -> Vec<Stream> {
         self.is_pending = false;
         let mut accepted = Vec::new();
-        for listener in &self.listeners {
+        for (_, listener) in &self.listeners {
             loop {
                 match listener.accept(unreachable) {
                     Ok(stream) => accepted.push(stream),
@@ -232,7 +244,9 @@ struct Buffers {
 /// An event loop.
 pub(crate) struct Worker {
     index: WorkerIndex,
+    /// The configuration that the loop goes by.
     shared: Arc<Shared>,
+    in_force: Arc<InForce>,
     counters: Arc<WorkerCounters>,
     poll: Poll,
     mailbox: Arc<Mailbox>,
@@ -266,12 +280,12 @@ impl Worker {
     /// Makes an event loop that accepts on `listeners`, which it registers.
     pub(crate) fn new(
         index: WorkerIndex,
-        shared: Arc<Shared>,
+        in_force: Arc<InForce>,
         poll: Poll,
-        listeners: Vec<Listener>,
+        listeners: Vec<(usize, Listener)>,
         counters: Arc<WorkerCounters>,
     ) -> io::Result<Worker> {
-        let now = Instant::now();
+        let (now, shared) = (Instant::now(), in_force.get());
         let applicants_max = applicants::max(&shared.config);
         let mailbox = Arc::clone(&shared.mailboxes[index.0]);
         let post_to = Arc::clone(&mailbox);
@@ -282,8 +296,9 @@ impl Worker {
             index,
             acceptor: Acceptor::new(listeners, &poll)?,
             poll,
-            outages: Outages::new(shared.servers.len(), now),
+            outages: Outages::new(now),
             shared,
+            in_force,
             counters,
             mailbox,
             messages: Vec::new(),
@@ -330,9 +345,9 @@ impl Worker {
             polled => polled?,
         }
         self.mailbox.awake();
-        let turns = self.counters.turns.load(Ordering::Relaxed);
-        self.counters.turns.store(turns.wrapping_add(1), Ordering::Relaxed);
         self.now = Instant::now();
+        self.look_for_configuration();
+        self.follow_up();
         self.lose_closed(events);
         for event in &*events {
             self.handle_event(event);
@@ -411,6 +426,9 @@ impl Worker {
     fn handle_messages(&mut self) {
         let mut messages = std::mem::take(&mut self.messages);
         self.mailbox.take(&mut messages);
+        // Who has sent one may go by a newer configuration.
+        self.look_for_configuration();
+        self.follow_up();
         for message in messages.drain(..) {
             match message {
                 Message::Admitted { client } => self.admitted(client),
@@ -425,6 +443,9 @@ impl Worker {
                 Message::KeepOpen { key } => self.pool_announced(&key),
                 Message::ServerBack => self.outages.retry_by(Some(self.now)),
                 Message::Ordered => self.obey_orders(),
+                // It has been taken over.
+                Message::Reconfigured => {}
+                Message::Listeners { opened, closed } => self.change_listeners(opened, &closed),
                 Message::Kill { scope } => self.kill_clients(&scope),
                 Message::KillClient { id, found } => {
                     if self.kill_client(id) {
@@ -437,12 +458,27 @@ impl Worker {
                     // Who asked may wait no longer.
                     let _ = to.send(self.report());
                 }
-                Message::ReportBusy(inquiry) => inquiry.answer(self.busy(inquiry.most)),
                 Message::Shutdown { deadline } => self.begin_shutdown(deadline),
             }
             self.follow_up();
         }
         self.messages = messages;
+    }
+
+    /// Accepts on other sockets from now on.
+    fn change_listeners(&mut self, opened: Vec<(usize, Listener)>, closed: &[usize]) {
+        // Who waits on one that is closed is served.
+        self.accept();
+        self.acceptor.listeners.retain(|(number, _)| !closed.contains(number));
+        if self.stopping.is_some() {
+            return;
+        }
+        for (number, listener) in opened {
+            if let Err(error) = self.acceptor.add(number, listener, &self.poll) {
+                tracing::error!(%error, "cannot accept on a new address");
+            }
+        }
+        self.accept();
     }
 
     /// Accepts all clients that wait for it and shares them out among the event loops in turn.
@@ -519,6 +555,7 @@ impl Worker {
         self.sweep_refused();
         if self.stopping.is_none() {
             self.sweep_places();
+            self.sweep_retired();
         }
         self.sweep_cancel_requests();
         self.definitions.sweep();

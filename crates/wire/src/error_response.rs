@@ -26,6 +26,8 @@ impl SqlState<'static> {
     pub const TOO_MANY_CONNECTIONS: SqlState<'static> = SqlState("53300");
     /// `configuration_limit_exceeded`.
     pub const CONFIGURATION_LIMIT: SqlState<'static> = SqlState("53400");
+    /// `config_file_error`.
+    pub const CONFIG_FILE_ERROR: SqlState<'static> = SqlState("F0000");
     /// `query_canceled`: by a cancel request or by a deadline.
     pub const QUERY_CANCELED: SqlState<'static> = SqlState("57014");
     /// `admin_shutdown`.

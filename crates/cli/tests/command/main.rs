@@ -14,7 +14,6 @@ mod serving;
 mod sessions;
 mod simulate;
 mod support;
-mod top;
 mod usage;
 mod virtual_time;
 mod xml;

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use rustix::process::Signal;
 use tidegate_gate::journal;
+use tidegate_subject::client::BlockingClient;
 use tidegate_subject::postgres::{Options, Postgres};
 
-use crate::support::{Proxy, get, run, text};
+use crate::support::{Proxy, get, metric, run, text, wait_until};
 
 #[test]
 fn flags_go_before_the_file() {
@@ -72,16 +73,106 @@ fn logging_can_be_turned_off() {
 fn signals_without_a_meaning_are_logged_and_ignored() {
     let mut proxy = Proxy::start(&["--upstream", "postgres://127.0.0.1:1"]);
     let address = proxy.address("listening on ");
-    for signal in [Signal::HUP, Signal::USR1, Signal::USR2] {
+    for signal in [Signal::USR1, Signal::USR2] {
         proxy.signal(signal);
         TcpStream::connect(&address).unwrap();
     }
     proxy.signal(Signal::TERM);
     let (status, log) = proxy.end();
     assert_eq!(status.code(), Some(0), "{log}");
-    for name in ["SIGHUP", "SIGUSR1", "SIGUSR2"] {
+    for name in ["SIGUSR1", "SIGUSR2"] {
         assert_eq!(log.matches(&format!("{name} ignored")).count(), 1, "{log}");
     }
+}
+
+/// Options still go before the file, a bad file changes nothing, and many signals do no harm.
+#[test]
+fn a_signal_puts_another_configuration_in_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tidegate.toml");
+    let write = |limit: &str, more: &str| {
+        let upstream = "upstream = \"postgres://127.0.0.1:1\"";
+        let content = format!(
+            "listen = [\"127.0.0.1:1\"]\n{more}[databases.\"*\"]\n{upstream}\ncontrol = {limit}\n"
+        );
+        std::fs::write(&path, content).unwrap();
+    };
+    write("\"fixed:3\"", "");
+    let file = ["-c", path.to_str().unwrap(), "--admin-listen", "127.0.0.1:0"];
+    let mut proxy = Proxy::start(&file);
+    let address = proxy.address("listening on ");
+    let admin = proxy.address("metrics on http://").replace("/metrics", "");
+    let limit = || metric(&admin, "tidegate_limit");
+    assert_eq!(limit(), "3");
+    for next in ["4", "5"] {
+        write(&format!("\"fixed:{next}\""), "threads = 2\n");
+        for _ in 0..20 {
+            proxy.signal(Signal::HUP);
+        }
+        wait_until("it is in force", || limit() == next);
+        write("\"fixed:9\"", "nonsense = 1\n");
+        proxy.signal(Signal::HUP);
+        TcpStream::connect(&address).unwrap();
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(limit(), "5");
+    proxy.signal(Signal::TERM);
+    proxy.signal(Signal::HUP);
+    let (status, log) = proxy.end();
+    assert_eq!(status.code(), Some(0), "{log}");
+    for word in ["restart needed for: threads", "is not reloaded", "nonsense"] {
+        assert!(log.contains(word), "{word}: {log}");
+    }
+}
+
+/// What a configuration leaves behind when another one replaces it is bounded.
+#[test]
+fn memory_does_not_grow_with_reloads() {
+    let server = Postgres::start(Options::default()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tidegate.toml");
+    let port = server.port();
+    let write = |number: usize| {
+        // Each connects as another user, and to another server: that of another name.
+        let host = ["127.0.0.1", "localhost"][number % 2];
+        let user = format!("user{}", number % 7);
+        let content = format!(
+            "admin_users = [\"boss\"]\nwaiting_max = {}\n[databases.a]\nupstream = \
+             \"postgres://postgres@{host}:{port}/postgres\"\ncontrol = \"fixed:{}\"\n\
+             [databases.\"b{}\"]\nupstream = \"postgres://{user}:p{number}@{host}:{port}/x\"\n\
+             control = \"fixed:{}\"\n",
+            100 + number,
+            2 + number % 5,
+            number % 11,
+            2 + number % 5
+        );
+        std::fs::write(&path, content).unwrap();
+    };
+    write(0);
+    // Nobody reads the log while it runs.
+    let quiet = ["--admin-listen", "127.0.0.1:0", "--log-level", "error"];
+    let mut proxy = Proxy::start(&[&["-c", path.to_str().unwrap()], &quiet[..]].concat());
+    let address = proxy.address("listening on ");
+    let admin = proxy.address("metrics on http://").replace("/metrics", "");
+    let connect = |place: &str| BlockingClient::connect(&format!("postgres://{place}")).unwrap();
+    let mut console = connect(&format!("boss@{address}/pgbouncer"));
+    let mut clients: Vec<_> = (0..10).map(|_| connect(&format!("postgres@{address}/a"))).collect();
+    let resident = || -> u64 { metric(&admin, "process_resident_memory_bytes").parse().unwrap() };
+    let mut settled = 0;
+    for number in 1..=1000 {
+        write(number);
+        console.query("RELOAD").unwrap();
+        let client = &mut clients[number % 10];
+        assert_eq!(client.value("SELECT 1").unwrap(), "1");
+        if number == 200 {
+            settled = resident();
+        }
+    }
+    let grown = resident().saturating_sub(settled);
+    assert!(grown < 6 << 20, "{grown} bytes in 800 reloads, of {settled}");
+    wait_until("connections of before are closed", || {
+        metric(&admin, "tidegate_upstreams_open").parse::<u32>().unwrap() <= 10
+    });
 }
 
 /// What a killed process leaves behind is replaced, and nothing else is.

@@ -52,7 +52,7 @@ impl Rig {
         file.client_tls.certificate = Some(certificates.join("proxy.crt"));
         file.client_tls.key = Some(certificates.join("proxy.key"));
         let running = start(file.into_config().expect("a configuration")).expect("a proxy");
-        let tls_address = match running.local_addresses() {
+        let tls_address = match &*running.local_addresses() {
             [_, ListenAddress::Tcp(address)] => *address,
             other => panic!("a socket and a port, not {other:?}"),
         };

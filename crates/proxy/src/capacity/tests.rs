@@ -45,12 +45,12 @@ fn bounds(pool: usize) -> Vec<(Bound, u32)> {
     match pool {
         0 | 1 => vec![server],
         2 | 3 => vec![server, user],
-        _ => vec![server, user, (Bound::Database(DatabaseIndex(pool), "d".into()), 1)],
+        _ => vec![server, user, (Bound::Database(pool.to_string(), "d".into()), 1)],
     }
 }
 
 fn pool_of_worker(pool: usize) -> PoolOfWorker {
-    PoolOfWorker { worker: WorkerIndex(pool % 2), pool: PoolIndex(pool) }
+    PoolOfWorker { worker: WorkerIndex(pool % 2), pool: PoolIndex::from_bits(pool as u64) }
 }
 
 /// What has been given to pools that waited.
@@ -243,8 +243,9 @@ fn threads_that_wait_for_each_other_all_get_their_turn() {
     let (sender, receivers): (Vec<_>, Vec<_>) =
         (0..4).map(|_| std::sync::mpsc::channel::<Place>()).unzip();
     let senders = Mutex::new(sender);
-    let deliver: Deliver =
-        Box::new(move |pool, place| drop(senders.lock().unwrap()[pool.pool.0].send(place)));
+    let deliver: Deliver = Box::new(move |pool, place| {
+        drop(senders.lock().unwrap()[pool.pool.index() as usize].send(place));
+    });
     let capacity = Capacity::new(deliver, Instant::now());
     let counts = capacity.counts([(Bound::Server(ServerIndex(0)), 2)]);
     std::thread::scope(|scope| {

@@ -64,10 +64,11 @@ pub(super) fn queue(shared: &Shared, inventory: &Inventory) -> Table {
         "client_id",
     ];
     let mut table = Table::new("sisssssiiq", &names);
-    for (index, server) in shared.servers.iter().enumerate() {
-        let waits = inventory.clients.iter().filter(|client| {
-            client.waiting_since.is_some() && client.server.is_some_and(|it| it.0 == index)
-        });
+    for server in shared.servers.iter().map(|it| &it.server) {
+        let waits = inventory
+            .clients
+            .iter()
+            .filter(|client| client.waiting_since.is_some() && client.server == Some(server.index));
         let mut waiting: Vec<_> = waits.collect();
         waiting.sort_by_key(|client| (client.class.map(Class::index), client.asked_at));
         for (position, client) in waiting.into_iter().enumerate() {
@@ -121,7 +122,7 @@ pub(super) fn permits(shared: &Shared, inventory: &Inventory) -> Table {
             _ => "running",
         };
         table.push(row![
-            client.server.map(|server| shared.server(server).address.to_string()),
+            client.server.and_then(|it| shared.server(it)).map(|it| it.address.to_string()),
             client.class.map(Class::name),
             &*client.user,
             &*client.database,
@@ -148,7 +149,7 @@ pub(super) fn classes(shared: &Shared) -> Table {
         "avg_response_us",
     ];
     let mut table = Table::new("ssqqqqq", &names);
-    for server in &shared.servers {
+    for server in shared.servers.iter().map(|it| &it.server) {
         let snapshot = server.gate.snapshot();
         for (class, totals) in Class::ALL.into_iter().zip(&snapshot.classes) {
             let mean = |durations: &tidegate_gate::DurationTotals| {
@@ -218,10 +219,5 @@ pub(super) fn curve(shared: &Shared) -> Table {
 
 /// Returns each server with how its limit is found and what was decided.
 fn servers(shared: &Shared) -> impl Iterator<Item = (&Server, &Control, &Decisions)> {
-    shared.servers.iter().enumerate().zip(&shared.decisions).filter_map(
-        |((index, server), decisions)| {
-            let of_server = shared.server_of.iter().position(|it| it.0 == index)?;
-            Some((server, &shared.config.databases[of_server].control, &**decisions))
-        },
-    )
+    shared.servers.iter().map(|it| (&*it.server, &it.control, &*it.server.decisions))
 }

@@ -14,7 +14,7 @@ use tidegate_wire::startup::CancelKey;
 use super::run::{self, Failure, Outcome};
 use super::statement::{self, Command};
 use super::{Caller, Flags};
-use crate::shared::Shared;
+use crate::shared::InForce;
 
 /// Statements and portals of a client at once.
 const NAMES_MAX: usize = 1000;
@@ -43,7 +43,7 @@ pub(crate) fn greet(out: &mut Vec<u8>, key: &CancelKey) {
 
 /// A client's session.
 pub(super) struct Session<'a> {
-    shared: &'a Arc<Shared>,
+    in_force: Arc<InForce>,
     caller: Caller,
     flags: &'a Flags,
     /// The commands of statements by name; `None` is an empty query.
@@ -54,9 +54,9 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(shared: &'a Arc<Shared>, caller: Caller, flags: &'a Flags) -> Self {
+    pub(super) fn new(in_force: Arc<InForce>, caller: Caller, flags: &'a Flags) -> Self {
         Session {
-            shared,
+            in_force,
             caller,
             flags,
             statements: HashMap::new(),
@@ -94,7 +94,7 @@ impl<'a> Session<'a> {
             !self.flags.is_gone.load(Ordering::Relaxed)
                 && !self.flags.is_cancelled.load(Ordering::Relaxed)
         };
-        run::run(self.shared, &self.caller, command, &is_wanted)
+        run::run(&self.in_force, &self.caller, command, &is_wanted)
     }
 
     fn query(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use super::table::Table;
 use super::{Caller, Rights, ShutdownMode, own, show, statistics};
 use crate::commands::{CommandError, Hold, Scope};
 use crate::inventory::{ClientActivity, ClientRow, Inventory};
-use crate::shared::Shared;
+use crate::shared::{InForce, Shared};
 
 /// Time within which event loops have to say who is connected.
 const INVENTORY_TIME: Duration = Duration::from_secs(2);
@@ -89,11 +89,12 @@ const HELP: &str = "\n\tSHOW HELP|CONFIG|DATABASES|POOLS|CLIENTS|SERVERS|USERS|V
 
 /// Carries a command out. Waits for its completion as long as `is_wanted`.
 pub(super) fn run(
-    shared: &Arc<Shared>,
+    in_force: &Arc<InForce>,
     caller: &Caller,
     command: &Command,
     is_wanted: &dyn Fn() -> bool,
 ) -> Result<Outcome, Failure> {
+    let shared = &in_force.get();
     match command {
         Command::Show(what) => return show_command(shared, what),
         Command::Set(key, _) if PRETENDED.iter().any(|(name, _)| name == key) => {
@@ -118,12 +119,13 @@ pub(super) fn run(
             shared.suspend(is_wanted)?;
             Ok(done("SUSPEND"))
         }
-        Command::Reload => Ok(reload(shared)),
-        Command::Shutdown(mode) => shut_down(shared, mode.as_deref()),
+        Command::Reload => reload(shared),
+        Command::Shutdown(mode) => shut_down(in_force, mode.as_deref()),
         Command::Set(key, _) => Err(Failure::new(
             SqlState::FEATURE_NOT_SUPPORTED,
             format!(
-                "SET failed: {key} cannot be changed here; change it in tidegate.toml and restart"
+                "SET failed: {key} cannot be changed here; change it in the configuration file and \
+                 RELOAD"
             ),
         )),
         Command::Show(what) => show_command(shared, what),
@@ -165,13 +167,26 @@ fn obey(
     Ok(done(tag))
 }
 
-/// Reads the files again that can be read again while the proxy runs.
-fn reload(shared: &Shared) -> Outcome {
-    shared.reload_files();
-    done("RELOAD")
+/// Reads the configuration again. What the client is told is what the log says.
+fn reload(shared: &Shared) -> Result<Outcome, Failure> {
+    let Some(reload) = shared.console.reload.get() else {
+        shared.reread_files();
+        return Ok(done("RELOAD"));
+    };
+    match reload() {
+        Ok(report) => {
+            let detail = report.changed.join("\n");
+            Ok(Outcome { notice: Some((report.to_string(), detail)), ..done("RELOAD") })
+        }
+        Err(error) => {
+            let message = format!("RELOAD failed, and nothing has changed: {error}");
+            Err(Failure::new(SqlState::CONFIG_FILE_ERROR, message))
+        }
+    }
 }
 
-fn shut_down(shared: &Arc<Shared>, mode: Option<&str>) -> Result<Outcome, Failure> {
+fn shut_down(in_force: &Arc<InForce>, mode: Option<&str>) -> Result<Outcome, Failure> {
+    let shared = &in_force.get();
     let mode = match mode {
         None => ShutdownMode::Immediate,
         Some("WAIT_FOR_SERVERS") => ShutdownMode::WaitForServers,
@@ -184,9 +199,9 @@ fn shut_down(shared: &Arc<Shared>, mode: Option<&str>) -> Result<Outcome, Failur
     })?;
     if mode == ShutdownMode::WaitForClients {
         shared.commands.close();
-        let shared = Arc::downgrade(shared);
+        let in_force = Arc::downgrade(in_force);
         let thread = std::thread::Builder::new().name("tidegate-drain".into());
-        let started = thread.spawn(move || stop_without_clients(&shared));
+        let started = thread.spawn(move || stop_without_clients(&in_force));
         started.map_err(|error| Failure::new(SqlState::CONFIGURATION_LIMIT, error.to_string()))?;
     } else {
         hook(mode);
@@ -195,8 +210,9 @@ fn shut_down(shared: &Arc<Shared>, mode: Option<&str>) -> Result<Outcome, Failur
 }
 
 /// Stops the process when all clients have left but those of the console.
-fn stop_without_clients(shared: &Weak<Shared>) {
-    while let Some(shared) = shared.upgrade() {
+fn stop_without_clients(in_force: &Weak<InForce>) {
+    while let Some(in_force) = in_force.upgrade() {
+        let shared = in_force.get();
         let inventory = shared.inventory(INVENTORY_TIME);
         let is_client = |it: &ClientRow| it.activity != ClientActivity::Console;
         if inventory.missing == 0 && !inventory.clients.iter().any(is_client) {
@@ -205,7 +221,7 @@ fn stop_without_clients(shared: &Weak<Shared>) {
             }
             return;
         }
-        drop(shared);
+        drop((shared, in_force));
         std::thread::sleep(DRAIN_INTERVAL);
     }
 }

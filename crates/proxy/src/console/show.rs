@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::protocol::PGBOUNCER_VERSION;
@@ -13,9 +14,10 @@ use crate::capacity::Bound;
 use crate::commands::Hold;
 use crate::config::{Database, LoadBalance, PoolMode, ServerAddress};
 use crate::config_listing::{default_timeouts, settings_in_force};
-use crate::inventory::{ClientActivity, ClientRow, Inventory, ServerActivity, ServerRow};
+use crate::inventory::{ClientActivity, ClientRow, Inventory, PoolRow, ServerActivity, ServerRow};
+use crate::reload::RESTART_NEEDED;
 use crate::replication::Replication;
-use crate::shared::Shared;
+use crate::shared::{Entry, Shared};
 
 /// Returns a moment as PgBouncer writes it.
 pub(super) fn timestamp(moment: SystemTime) -> String {
@@ -49,13 +51,15 @@ pub(super) fn config(shared: &Shared) -> Table {
     let clients = shared.accounts.clients.occupancy(&Bound::All);
     let max = clients.map_or(0, |it| if it.max == u32::MAX { 0 } else { it.max });
     let no_default = None::<&str>;
-    table.push(row!["max_client_conn", max, no_default, "no"]);
+    table.push(row!["max_client_conn", max, no_default, "yes"]);
     table.push(row!["max_user_connections", 0_u32, "0", "no"]);
     table.push(row!["stats_period", crate::traffic::PERIOD.as_secs(), "60", "no"]);
     let defaults: BTreeMap<String, String> = default_timeouts().into_iter().collect();
     for (key, value) in settings_in_force(&shared.config) {
         let default = defaults.get(&key).cloned();
-        table.push(row![key, value, default, "no"]);
+        // By RELOAD.
+        let changeable = if RESTART_NEEDED.contains(&&*key) { "no" } else { "yes" };
+        table.push(row![key, value, default, changeable]);
     }
     table
 }
@@ -99,7 +103,7 @@ pub(super) fn dns_hosts(shared: &Shared) -> Table {
 
 fn names(shared: &Shared) -> BTreeMap<String, Vec<std::net::IpAddr>> {
     let mut names = BTreeMap::new();
-    for server in &shared.servers {
+    for server in shared.servers.iter().map(|it| &it.server) {
         for (host, address) in server.address.hosts.iter().enumerate() {
             if let ServerAddress::Tcp(name, _) = address
                 && address.is_named()
@@ -351,7 +355,7 @@ fn load_balance(database: &Database) -> Option<&'static str> {
 }
 
 /// SHOW POOLS.
-pub(super) fn pools(shared: &Shared, inventory: &Inventory) -> Table {
+pub(super) fn pools(_: &Shared, inventory: &Inventory) -> Table {
     let names = [
         "database",
         "user",
@@ -378,7 +382,7 @@ pub(super) fn pools(shared: &Shared, inventory: &Inventory) -> Table {
         if pool.replication.is_none() || counts.mode.is_none() {
             counts.mode = Some(pool.mode);
         }
-        counts.load_balance = load_balance(&shared.config.databases[pool.entry.0]);
+        counts.load_balance = load_balance(&pool.entry.database);
     }
     for client in &inventory.clients {
         if let Some(counts) = pools.get_mut(&(&*client.database, &*client.pool_user)) {
@@ -439,18 +443,23 @@ pub(super) fn databases(shared: &Shared, inventory: &Inventory) -> Table {
         "disabled",
     ];
     let mut table = Table::new("ssissiiiissiiiiii", &names);
-    let configured = |(index, entry): (usize, &Database)| (entry.key().to_owned(), index);
-    let configured = shared.config.databases.iter().enumerate().map(configured);
-    let used = inventory.pools.iter().map(|pool| (pool.database.clone(), pool.entry.0));
-    let all: BTreeSet<(String, usize)> = configured.chain(used).collect();
-    for (name, index) in all {
-        table.push(database_row(shared, inventory, &name, index));
+    let configured = shared.entries.iter().map(|entry| (entry.database.key(), entry));
+    // What is left of an entry that is configured no more is shown until it has gone.
+    let is_left = |name: &str| inventory.servers.iter().any(|it| it.database == name);
+    let is_shown =
+        |pool: &&PoolRow| shared.entry(pool.entry.index).is_some() || is_left(&pool.database);
+    let used = inventory.pools.iter().filter(is_shown);
+    let used = used.map(|pool| (&*pool.database, &pool.entry));
+    // Of two entries for one name, the configured one counts.
+    let all: BTreeMap<&str, &Arc<Entry>> = used.chain(configured).collect();
+    for (name, entry) in all {
+        table.push(database_row(shared, inventory, name, entry));
     }
     table
 }
 
-fn database_row(shared: &Shared, inventory: &Inventory, name: &str, entry: usize) -> Vec<Cell> {
-    let database = &shared.config.databases[entry];
+fn database_row(shared: &Shared, inventory: &Inventory, name: &str, entry: &Entry) -> Vec<Cell> {
+    let database = &entry.database;
     let mut hosts = Vec::new();
     let mut port = 0;
     for host in &database.server.hosts {
@@ -467,8 +476,7 @@ fn database_row(shared: &Shared, inventory: &Inventory, name: &str, entry: usize
             }
         }
     }
-    let server = shared.server_of[entry];
-    let most = shared.accounts.occupancy(server).map_or(0, |it| it.max);
+    let most = shared.accounts.occupancy(entry.server.index).map_or(0, |it| it.max);
     let is_open = |it: &&ServerRow| it.database == name && it.activity != ServerActivity::Closing;
     let clients = inventory.clients.iter().filter(|client| client.database == name).count();
     let lifetime = shared.config.timeouts.server_lifetime.map_or(0, |it| it.as_secs());

@@ -16,7 +16,7 @@ pub(crate) struct CountedConnections {
 }
 
 impl CountedConnections {
-    fn occupancy(&self) -> Option<Occupancy> {
+    pub(super) fn occupancy(&self) -> Option<Occupancy> {
         self.accounts.upstreams.occupancy(&Bound::Server(self.server))
     }
 }

@@ -56,6 +56,7 @@ fn source(name: &str, gate: Gate) -> (MetricsSource, Arc<WorkerCounters>, Arc<De
         samples: None,
         connections: None,
         hosts: None,
+        is_retired: false,
     };
     (MetricsSource::new(vec![server], workers.into()), first, decisions)
 }

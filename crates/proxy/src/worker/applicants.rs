@@ -56,6 +56,11 @@ impl Applicants {
         Applicants { max, count: 0, arrived: VecDeque::new() }
     }
 
+    /// Sets how many there may be; those that are too many leave as others come.
+    pub(super) fn set_max(&mut self, max: usize) {
+        self.max = max;
+    }
+
     /// Notes that an applicant has been let in or has gone.
     fn leave(&mut self) {
         debug_assert!(self.count > 0, "each applicant leaves once");
@@ -123,12 +128,13 @@ impl Worker {
     pub(super) fn find_user(
         &mut self,
         slot: ClientSlot,
-        applicant: Box<Applicant>,
+        mut applicant: Box<Applicant>,
         method: PasswordMethod,
         out: Vec<u8>,
     ) {
         let users = &self.shared.config.users;
         if let Some(user) = users.find(applicant.user.as_bytes()) {
+            applicant.is_of_users_file = true;
             return self.challenge(slot, applicant, (method, Some(user)), out);
         }
         let Some(lookups) = self.shared.lookups(applicant.key.database) else {

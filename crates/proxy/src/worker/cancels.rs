@@ -342,8 +342,8 @@ impl Worker {
             return self.tell(requester);
         };
         let pool = &self.upstreams[upstream.pool];
-        let connector = self.shared.connector(pool.key.database, upstream.peer.host);
-        let server = self.shared.server(pool.server);
+        let connector = pool.entry.connector(upstream.peer.host);
+        let server = &pool.server;
         let connect = || server.connect(upstream.peer, connector);
         let target = (CancelTarget::Backend(slot), key);
         let (registry, now) = (self.poll.registry(), self.now);

@@ -1,5 +1,6 @@
 //! A client's messages: without a transaction, in one, after a refusal.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -330,7 +331,9 @@ impl Worker {
 
     /// Sends what a client with a running transaction has sent to its upstream connection.
     fn relay_to_server(&mut self, slot: ClientSlot, input: &mut Input<'_>) -> Flow {
-        let is_held_by_order = self.is_held_by_order(slot);
+        // One that is to move has to come to rest.
+        let is_held_by_order = self.is_held_by_order(slot)
+            || self.clients[slot].account().is_some_and(|account| account.is_misplaced);
         let Client { connection, state, .. } = &mut self.clients[slot];
         let ClientState::LoggedIn(LoggedIn {
             account,
@@ -354,8 +357,9 @@ impl Worker {
         if let (TransactionInput::IdleSince(_), Some(permit)) = (before, server.permit_mut()) {
             permit.resume(Instant::now());
         }
+        let server_of_pool = Arc::clone(&pool.server);
         let mut naming = naming(pool, &mut self.definitions, &self.shared.config);
-        let gate = &self.shared.server(pool.server).gate;
+        let gate = &server_of_pool.gate;
         let next_request = NextRequest {
             gate: (!pool.is_for_replication()).then_some(gate),
             is_cancel_on_its_way: server.cancels > 0,
@@ -544,7 +548,7 @@ fn naming<'a>(pool: &Pool, definitions: &'a mut Definitions, config: &Config) ->
         PoolMode::Transaction => Naming::Shared {
             definitions,
             prepared_max: config.prepared_statements_max,
-            policy: config.databases[pool.key.database.0].session_state,
+            policy: pool.entry.database.session_state,
         },
     }
 }

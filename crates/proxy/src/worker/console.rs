@@ -60,7 +60,7 @@ impl Worker {
             }
         };
         let requester = Requester { worker: self.index, client: slot };
-        let started = ConsoleClient::start(&self.shared, requester, (user, rights));
+        let started = ConsoleClient::start(&self.in_force, requester, (user, rights));
         let console = match started {
             Ok(console) => console,
             Err(error) => {

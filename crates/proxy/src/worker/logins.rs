@@ -16,7 +16,6 @@ use crate::client::{
 };
 use crate::config::{PoolMode, SslMode};
 use crate::console;
-use crate::handshake::Credentials;
 use crate::hba::Request;
 use crate::login::{self, ClientProof, Demand, LoginError, LoginFailure, Step};
 use crate::replication::Replication;
@@ -226,27 +225,32 @@ impl Worker {
         if console.is_some() {
             return Ok((self.console_applicant(user, console), demand));
         }
-        let (database, entry) = self.shared.database(&name).ok_or_else(|| {
+        let entry = self.shared.database(&name).ok_or_else(|| {
             let message = format!("database \"{name}\" is not configured here");
             (LoginFailure::Database, SqlState::INVALID_CATALOG_NAME, message)
         })?;
-        self.check_orders(entry.shown_name(&name))?;
+        let database = &entry.database;
+        self.check_orders(database.shown_name(&name))?;
         // What is replicated has a connection of its own, whichever the mode.
-        let mode = if replication.is_some() { PoolMode::Session } else { entry.mode };
+        let mode = if replication.is_some() { PoolMode::Session } else { database.mode };
         let settings = session_settings(&parameters, mode)?;
         let class = self.class_of(&user, &settings);
         let own = self.shared.config.user_settings.get(&user).map(|user| user.timeouts);
-        let timeouts = own.unwrap_or_default().over(entry.timeouts);
-        let key = PoolKey {
-            database,
-            server_database: entry.server_database.clone().unwrap_or(name),
-            user: entry.server_user.clone().unwrap_or_else(|| user.clone()),
-            replication,
-        };
+        let timeouts = own.unwrap_or_default().over(database.timeouts);
+        let key = entry.pool_key(&name, &user, (mode, replication));
         let first_settings = settings.clone();
         let session = ClientSession { settings, first_settings, ..ClientSession::default() };
-        let user = user.into();
-        Ok((Applicant { user, class, key, timeouts, session, console: None }, demand))
+        let applicant = Applicant {
+            user: user.into(),
+            class,
+            asked: name.into(),
+            key,
+            is_of_users_file: false,
+            timeouts,
+            session,
+            console: None,
+        };
+        Ok((applicant, demand))
     }
 
     /// Checks that an administrator has not ordered to refuse clients of a database.
@@ -267,19 +271,28 @@ impl Worker {
     /// Returns a client that asks for the console. Users who are not in the user file are looked up
     /// where those of the first database are that looks users up.
     fn console_applicant(&self, user: String, console: Option<ConsoleAccess>) -> Applicant {
-        let databases = (0..self.shared.config.databases.len()).map(DatabaseIndex);
-        let with_lookups = databases.clone().find(|&it| self.shared.lookups(it).is_some());
+        let asks_server = self.shared.entries.iter().find(|it| it.lookups.is_some());
         let key = PoolKey {
-            database: with_lookups.unwrap_or(DatabaseIndex(0)),
+            database: asks_server.map_or(DatabaseIndex(usize::MAX), |entry| entry.index),
             server_database: console::DATABASES[0].to_owned(),
             user: user.clone(),
+            mode: PoolMode::Session,
             replication: None,
         };
         let settings = Settings::default();
         let class = self.class_of(&user, &settings);
         let timeouts = self.shared.config.timeouts.client;
         let session = ClientSession::default();
-        Applicant { user: user.into(), class, key, timeouts, session, console }
+        Applicant {
+            user: user.into(),
+            class,
+            asked: console::DATABASES[0].into(),
+            key,
+            is_of_users_file: false,
+            timeouts,
+            session,
+            console,
+        }
     }
 
     /// Returns where a client is; `None` is on this machine, by a Unix-domain socket.
@@ -298,25 +311,22 @@ impl Worker {
     }
 
     /// Returns the pool of a client that has been let in; makes it if there is none.
-    pub(super) fn pool(&mut self, key: PoolKey) -> PoolIndex {
+    ///
+    /// # Errors
+    /// Its entry is configured no more, or there are as many pools as can be.
+    pub(super) fn pool(&mut self, key: PoolKey) -> std::io::Result<PoolIndex> {
         if let Some(pool) = self.upstreams.find_pool(&key) {
-            return pool;
+            return Ok(pool);
         }
+        let Some(entry) = self.shared.entry(key.database).cloned() else {
+            return Err(std::io::Error::other("the database is configured here no more"));
+        };
         self.announce_pool(&key);
-        let bounds = self.bounds_of_pool(&key);
-        let shared = &self.shared;
-        self.upstreams.pool(key, |key| {
-            let entry = &shared.config.databases[key.database.0];
-            let found = (&shared.config.users, shared.lookups(key.database));
-            let password = entry.server_password.as_deref();
-            let channel_binding = entry.tls.channel_binding;
-            let credentials = Credentials::new(key.user.clone(), password, found, channel_binding);
-            let server = shared.server_of[key.database.0];
-            let mode = if key.replication.is_some() { PoolMode::Session } else { entry.mode };
-            let name = entry.shown_name(&key.server_database).to_owned();
-            let orders = shared.commands.of(&name);
-            Pool::new((key, name, orders), server, mode, credentials, bounds)
-        })
+        let bounds = self.bounds_of_pool(&key, &entry);
+        let credentials = self.credentials(&key, &entry);
+        let name = entry.database.shown_name(&key.server_database).to_owned();
+        let orders = self.shared.commands.of(&name);
+        self.upstreams.add_pool(Pool::new((key, name, orders), entry, credentials, bounds))
     }
 
     pub(super) fn authenticate(&mut self, slot: ClientSlot, input: &mut Input<'_>) -> Flow {
@@ -365,10 +375,31 @@ impl Worker {
         if let Some(access) = applicant.console {
             return self.admit_to_console(slot, applicant.user, access, out);
         }
-        let Applicant { user, class, key, timeouts, session, console: _ } = *applicant;
-        let pool = self.pool(key);
-        let timeouts = Box::new(timeouts);
-        let account = Account { user, class, timeouts, pool, session, place: None };
+        let Applicant { user, class, asked, key, is_of_users_file, timeouts, session, .. } =
+            *applicant;
+        // The configuration may be another one than when it came.
+        let pool = match self.key_when_let_in(&asked, &user, &key).map(|key| self.pool(key)) {
+            Ok(Ok(pool)) => pool,
+            Ok(Err(error)) => {
+                let code = SqlState::TOO_MANY_CONNECTIONS;
+                return self.fail_login(slot, LoginFailure::Server, code, &error.to_string());
+            }
+            Err((failure, code, message)) => {
+                return self.fail_login(slot, failure, code, &message);
+            }
+        };
+        let (timeouts, is_misplaced, place) = (Box::new(timeouts), false, None);
+        let account = Account {
+            user,
+            class,
+            timeouts,
+            asked,
+            pool,
+            is_of_users_file,
+            is_misplaced,
+            session,
+            place,
+        };
         self.accept_applicant(slot);
         self.clients[slot].enter_login_stage(LoginStage::AwaitingParameters(account, None));
         if let Err(message) = self.admit_client(slot) {

@@ -15,7 +15,8 @@
 //! (`RunningTransaction::has_sent`): its connection has died while the proxy still set it up, or
 //! the first write has failed as a whole.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,7 @@ use crate::config::SessionAttributes;
 use crate::handshake::{Progress, UpstreamError};
 use crate::hosts::{self, Attempt, Connected, OutageReport};
 use crate::mailbox::Message;
+use crate::shared::Server;
 use crate::slots::{PoolIndex, ServerIndex};
 use crate::upstream::UpstreamSlot;
 
@@ -38,7 +40,7 @@ const SUSPICION: Duration = Duration::from_secs(1);
 /// What an event loop remembers of servers that cannot be reached.
 pub(super) struct Outages {
     /// For each server, clients of session mode whose connection could not be opened.
-    sessions: Vec<VecDeque<ClientSlot>>,
+    sessions: HashMap<ServerIndex, VecDeque<ClientSlot>>,
     /// When something that is held is tried again.
     retry_at: Option<Instant>,
     /// Until when connections at rest may have died.
@@ -50,9 +52,9 @@ pub(super) struct Outages {
 }
 
 impl Outages {
-    pub(super) fn new(servers: usize, now: Instant) -> Outages {
+    pub(super) fn new(now: Instant) -> Outages {
         Outages {
-            sessions: vec![VecDeque::new(); servers],
+            sessions: HashMap::new(),
             retry_at: None,
             suspicious_until: now,
             swept_at: now,
@@ -92,7 +94,7 @@ impl Worker {
         progress: Progress,
     ) -> Result<Progress, UpstreamError> {
         let Some((server, pool)) = self.upstreams.with_pool(slot) else { return Ok(progress) };
-        let hosts = &self.shared.server(pool.server).hosts;
+        let hosts = &pool.server.hosts;
         if progress == Progress::Continues {
             return Ok(progress);
         }
@@ -132,10 +134,10 @@ impl Worker {
         {
             self.hold_session(pool, client);
         }
-        let server = self.upstreams[pool].server;
+        let server = Arc::clone(&self.upstreams[pool].server);
         let is_patient = !self.shared.config.timeouts.server_down.is_zero();
-        if !is_patient && self.shared.server(server).hosts.is_down() {
-            self.give_up(server);
+        if !is_patient && server.hosts.is_down() {
+            self.give_up(&server);
         }
         // Another address may be tried at once.
         self.outages.retry_by(Some(self.now));
@@ -143,8 +145,8 @@ impl Worker {
 
     /// Lets a client of session mode wait until its connection can be opened.
     pub(super) fn hold_session(&mut self, pool: PoolIndex, client: ClientSlot) {
-        let server = self.upstreams[pool].server;
-        self.outages.sessions[server.0].push_back(client);
+        let server = self.upstreams[pool].server.index;
+        self.outages.sessions.entry(server).or_default().push_back(client);
     }
 
     /// Opens as many connections of a pool as are missing, as far as this is the time.
@@ -172,8 +174,8 @@ impl Worker {
             self.lend_rested(pool);
             self.open_missing(pool);
         }
-        for sessions in &mut self.outages.sessions {
-            for client in sessions.drain(..) {
+        for (_, sessions) in self.outages.sessions.drain() {
+            for client in sessions {
                 self.upstreams.queue_for_session(client);
             }
         }
@@ -192,13 +194,14 @@ impl Worker {
     /// Fails what has waited too long for servers, and tries again to reach them.
     pub(super) fn sweep_outages(&mut self) {
         let bound = self.shared.config.timeouts.server_down;
-        for index in 0..self.shared.servers.len() {
-            let Some(outage) = self.shared.servers[index].hosts.outage() else { continue };
+        let shared = Arc::clone(&self.shared);
+        for server in shared.servers.iter().map(|it| &it.server) {
+            let Some(outage) = server.hosts.outage() else { continue };
             let (gives_up_at, swept_at) = (outage.since + bound, self.outages.swept_at);
             // Who came later waits for one more attempt.
             let has_failed_since = bound.is_zero() || outage.failed_at > swept_at;
             if gives_up_at <= self.now && (gives_up_at > swept_at || has_failed_since) {
-                self.give_up(ServerIndex(index));
+                self.give_up(server);
             }
         }
         self.outages.swept_at = self.now;
@@ -209,11 +212,15 @@ impl Worker {
     /// Tries to reach servers that nobody waits for: until they are known to be back, their limits
     /// stay where they are.
     fn probe(&mut self) {
-        for index in 0..self.shared.servers.len() {
-            if self.stopping.is_some() || self.shared.servers[index].hosts.outage().is_none() {
+        let shared = Arc::clone(&self.shared);
+        for server in shared.servers.iter().map(|it| &it.server) {
+            if self.stopping.is_some() || server.hosts.outage().is_none() {
                 continue;
             }
-            let is_of_server = |pool: &PoolIndex| self.upstreams[*pool].server.0 == index;
+            let is_of_server = |pool: &PoolIndex| {
+                let pool = &self.upstreams[*pool];
+                pool.server.index == server.index && !pool.is_retired
+            };
             let pools: Vec<PoolIndex> = self.upstreams.pools().filter(is_of_server).collect();
             // Each in turn: a server may refuse the user of one.
             self.outages.turn = self.outages.turn.wrapping_add(1);
@@ -225,14 +232,14 @@ impl Worker {
     }
 
     /// Fails the transactions and logins that wait for a server which cannot be reached.
-    fn give_up(&mut self, server: ServerIndex) {
-        let Some(outage) = self.shared.server(server).hosts.outage() else { return };
+    fn give_up(&mut self, server: &Server) {
+        let Some(outage) = server.hosts.outage() else { return };
         let (code, message) = self.words_about(server, &outage);
         let code = SqlState(&code);
         let mut given_up = 0;
         for pool in self.upstreams.pools() {
             let is_paused = self.upstreams[pool].orders.hold != Hold::None;
-            if self.upstreams[pool].server != server || is_paused {
+            if self.upstreams[pool].server.index != server.index || is_paused {
                 continue;
             }
             for waiter in std::mem::take(&mut self.upstreams[pool].awaiting_parameters) {
@@ -244,13 +251,13 @@ impl Worker {
                 given_up += 1;
             }
         }
-        for waiter in std::mem::take(&mut self.outages.sessions[server.0]) {
+        for waiter in self.outages.sessions.remove(&server.index).unwrap_or_default() {
             if self.clients.get(waiter).is_some_and(|it| it.awaiting_parameters().is_some()) {
                 self.refuse_login(waiter, code, &message);
                 given_up += 1;
             }
         }
-        for waiter in self.queued_without_connection(server) {
+        for waiter in self.queued_without_connection(server.index) {
             self.refuse_transaction(waiter, code, &message);
             given_up += 1;
         }
@@ -258,7 +265,7 @@ impl Worker {
         if given_up > 0
             && let Some(left_out) = self.endings.admit(self.now)
         {
-            let server = &self.shared.server(server).address;
+            let server = &server.address;
             let reason = message.as_str();
             tracing::warn!(%server, given_up, left_out, reason, "no longer waiting for a server");
         }
@@ -267,11 +274,9 @@ impl Worker {
     /// Returns the clients in the gate's queue of a server for which no connection is open.
     fn queued_without_connection(&self, server: ServerIndex) -> Vec<ClientSlot> {
         let is_connected = |pool| self.upstreams.count(pool, |it| !it.is_opening()) > 0;
-        let is_stuck_pool: Vec<bool> = self
-            .upstreams
-            .pools()
-            .map(|pool| self.upstreams[pool].server == server && !is_connected(pool))
-            .collect();
+        let is_stuck_pool =
+            |pool: &PoolIndex| self.upstreams[*pool].server.index == server && !is_connected(*pool);
+        let stuck_pools: Vec<PoolIndex> = self.upstreams.pools().filter(is_stuck_pool).collect();
         let is_stuck = |client: &Client| {
             let crate::client::ClientState::LoggedIn(LoggedIn {
                 account,
@@ -282,13 +287,13 @@ impl Worker {
             else {
                 return false;
             };
-            is_stuck_pool[account.pool.0]
+            stuck_pools.contains(&account.pool)
         };
         self.clients.iter().filter(|(_, client)| is_stuck(client)).map(|(slot, _)| slot).collect()
     }
 
     /// Returns the SQLSTATE and the words in which clients are told of an outage.
-    fn words_about(&self, server: ServerIndex, outage: &OutageReport) -> (String, String) {
+    fn words_about(&self, server: &Server, outage: &OutageReport) -> (String, String) {
         let OutageReport { since, last, .. } = outage;
         let bound = self.shared.config.timeouts.server_down;
         let lasted = self.now.saturating_duration_since(*since);
@@ -296,7 +301,7 @@ impl Worker {
             "no connection to the database server at {}: none could be opened for {:.1} s, and \
              transactions wait for one for {} s at most (timeouts.server_down); the last attempt \
              failed with {}",
-            self.shared.server(server).address,
+            server.address,
             lasted.as_secs_f64(),
             bound.as_secs_f64(),
             last.text
@@ -310,7 +315,7 @@ impl Worker {
         let mut code = SqlState::PROTOCOL_VIOLATION.0.to_owned();
         let waits_for = self.clients.get(slot).and_then(Client::awaiting_parameters);
         if let Some(account) = waits_for {
-            let server = self.shared.server(self.upstreams[account.pool].server);
+            let server = &self.upstreams[account.pool].server;
             message = format!(
                 "{message}: no connection to the database server at {} was opened in that time",
                 server.address
@@ -365,7 +370,7 @@ impl Worker {
         let transactions: usize = pools().map(|pool| pool.waiting.len()).sum();
         let logins: usize = pools().map(|pool| pool.awaiting_parameters.len()).sum();
         let in_line: usize = pools().map(|pool| pool.sessions.len()).sum();
-        let sessions: usize = self.outages.sessions.iter().map(VecDeque::len).sum();
+        let sessions: usize = self.outages.sessions.values().map(VecDeque::len).sum();
         let logins = (logins + in_line + sessions) as u64;
         self.counters.transactions_held.store(transactions as u64, Ordering::Relaxed);
         self.counters.logins_held.store(logins, Ordering::Relaxed);

@@ -77,7 +77,7 @@ impl Worker {
     /// not ended.
     pub(super) fn warn_of_overdue(&self, holder: &OverdueHolder) {
         let is_it = |pool: PoolIndex, permit: &Permit| {
-            self.upstreams[pool].server == holder.server && permit.id() == holder.permit
+            self.upstreams[pool].server.index == holder.server && permit.id() == holder.permit
         };
         for (_, upstream) in self.upstreams.iter() {
             if upstream.permit().is_some_and(|permit| is_it(upstream.pool, permit)) {
@@ -99,7 +99,7 @@ impl Worker {
     fn warn(&self, holder: &OverdueHolder, pool: PoolIndex, client: Option<&Client>, state: &str) {
         let key = &self.upstreams[pool].key;
         tracing::warn!(
-            server = %self.shared.server(holder.server).address,
+            server = %self.upstreams[pool].server.address,
             user = client.map_or(&*key.user, Client::user),
             database = key.server_database,
             address = client.map_or_else(|| "gone".to_owned(), |client| client.connection.peer()),

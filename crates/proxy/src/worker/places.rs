@@ -30,13 +30,14 @@ use std::time::{Duration, Instant};
 use tidegate_wire::error_response::{Severity, SqlState};
 
 use crate::accounts::{self, AskedWorkers};
-use crate::capacity::{Bound, Place, PoolOfWorker, Wait};
-use crate::client::{Client, ClientSlot, TransactionState};
+use crate::capacity::{Bound, Counts, Place, PoolOfWorker, Wait};
+use crate::client::{Account, Client, ClientSlot, TransactionState};
 use crate::commands::Hold;
 use crate::config::PoolMode;
 use crate::handshake::Question;
 use crate::mailbox::Message;
-use crate::slots::{DatabaseIndex, PoolIndex, ServerIndex};
+use crate::shared::Entry;
+use crate::slots::{PoolIndex, ServerIndex};
 use crate::timeouts::ShownBound;
 use crate::upstream::{PoolBounds, PoolKey, Upstream, UpstreamSlot};
 
@@ -76,6 +77,10 @@ impl Worker {
 
     /// Takes what a pool has waited for in the line, if it is still wanted.
     pub(super) fn place_given(&mut self, pool: PoolIndex, place: Place) {
+        // It may have been removed meanwhile, and the place comes back.
+        if !self.upstreams.has_pool(pool) {
+            return;
+        }
         self.upstreams[pool].is_in_line = false;
         if self.stopping.is_some() || self.want(pool).is_none() || !self.open_with(pool, place) {
             return;
@@ -90,7 +95,7 @@ impl Worker {
         }
     }
 
-    fn pool_of_worker(&self, pool: PoolIndex) -> PoolOfWorker {
+    pub(super) fn pool_of_worker(&self, pool: PoolIndex) -> PoolOfWorker {
         PoolOfWorker { worker: self.index, pool }
     }
 
@@ -99,7 +104,7 @@ impl Worker {
     fn want(&mut self, pool: PoolIndex) -> Option<Want> {
         self.forget_those_served(pool);
         let state = &self.upstreams[pool];
-        if state.orders.hold == Hold::Paused {
+        if state.orders.hold == Hold::Paused || state.is_retired {
             return None;
         }
         let opening = state.opening();
@@ -149,7 +154,7 @@ impl Worker {
             Ok(place) => Some(place),
             Err(Wait { full, left_out }) => {
                 if let Some(left_out) = left_out.filter(|_| self.shared.accounts.is_known(&full)) {
-                    let bound = self.shared.accounts.connections_in_use(&self.shared.config, &full);
+                    let bound = self.shared.accounts.connections_in_use(&full);
                     tracing::warn!(left_out, "clients wait for a connection: {bound}");
                 }
                 if !was_in_line {
@@ -222,7 +227,7 @@ impl Worker {
     }
 
     fn count_given_up(&self, pool: PoolIndex) {
-        let server = self.upstreams[pool].server;
+        let server = self.upstreams[pool].server.index;
         self.shared.accounts.server(server).given_up.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -267,7 +272,7 @@ impl Worker {
     fn note_retired(&mut self, pool: PoolIndex) {
         let state = &mut self.upstreams[pool];
         state.retired = Some(self.now);
-        self.shared.accounts.server(state.server).retired.fetch_add(1, Ordering::Relaxed);
+        self.shared.accounts.server(state.server.index).retired.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns when a connection that is opened now is old.
@@ -283,14 +288,14 @@ impl Worker {
         let Some((upstream, pool)) = self.upstreams.with_pool(slot) else {
             return;
         };
-        let server = pool.server;
+        let server = Arc::clone(&pool.server);
         let Some((handshake, _)) = upstream.login() else {
             return;
         };
         if let Question::Put(limits) = handshake.question
-            && self.shared.accounts.learn(server, limits)
+            && self.shared.accounts.learn(server.index, limits)
         {
-            self.shared.accounts.tell_gate(server, &self.shared.server(server).gate);
+            self.shared.accounts.tell_gate(server.index, &server.gate);
             crate::descriptors::check_again(&self.shared);
         }
     }
@@ -314,7 +319,7 @@ impl Worker {
     /// Returns whether the proxy has connections to the server of a pool, one of which comes free
     /// some time.
     pub(super) fn has_others_open(&self, pool: PoolIndex) -> bool {
-        let server = Bound::Server(self.upstreams[pool].server);
+        let server = Bound::Server(self.upstreams[pool].server.index);
         self.shared.accounts.upstreams.occupancy(&server).is_some_and(|it| it.taken > 0)
     }
 
@@ -325,7 +330,7 @@ impl Worker {
         if let Some(full) =
             accounts.upstreams.full(&state.bounds.counts).filter(|_| state.is_in_line)
         {
-            return Some(accounts.connections_in_use(&self.shared.config, &full));
+            return Some(accounts.connections_in_use(&full));
         }
         state.refused.as_ref().map(|refused| refused.message.clone())
     }
@@ -406,7 +411,7 @@ impl Worker {
 
     /// Opens a connection that nobody waits for, if that takes nobody's place.
     pub(super) fn open_spare(&mut self, pool: PoolIndex) {
-        if self.upstreams[pool].orders.hold == Hold::Paused {
+        if self.upstreams[pool].orders.hold == Hold::Paused || self.upstreams[pool].is_retired {
             return;
         }
         let counts = &self.upstreams[pool].bounds.counts;
@@ -424,41 +429,48 @@ impl Worker {
     }
 
     /// Returns how many connections a pool may have, and how many it keeps.
-    pub(super) fn bounds_of_pool(&self, key: &PoolKey) -> PoolBounds {
-        let server = self.shared.server_of[key.database.0];
+    pub(super) fn bounds_of_pool(&self, key: &PoolKey, entry: &Entry) -> PoolBounds {
         let config = &self.shared.config;
-        let counts = self.shared.accounts.of_pool(config, key, server);
-        let kept_open = config.databases[key.database.0].limits.min_connections as usize;
+        let of_pool = (key, entry.server.index);
+        let counts = self.shared.accounts.of_pool(config, of_pool, entry.database.key());
+        let kept_open = entry.database.limits.min_connections as usize;
         let workers = self.shared.mailboxes.len();
         // The first event loops have one more where they do not divide.
         let share = (kept_open + workers - 1 - self.index.0) / workers;
-        let kept_open = if key.replication.is_none() { share } else { 0 };
-        PoolBounds { counts, kept_open }
+        let keeps = key.replication.is_none() && key.mode == entry.database.mode;
+        PoolBounds { counts, kept_open: if keeps { share } else { 0 } }
     }
 
     /// Makes the pools that keep connections open and whose user is known before any client comes.
     pub(super) fn make_kept_pools(&mut self) {
         let shared = Arc::clone(&self.shared);
-        for (index, database) in shared.config.databases.iter().enumerate() {
+        for Entry { index, database, .. } in shared.entries.iter().map(|entry| &**entry) {
             let name = database.server_database.as_ref().or(database.name.as_ref());
             if let (true, Some(user), Some(name)) =
                 (database.limits.min_connections > 0, &database.server_user, name)
             {
-                self.pool(PoolKey {
-                    database: DatabaseIndex(index),
-                    server_database: name.clone(),
-                    user: user.clone(),
-                    replication: None,
-                });
+                let (database, server_database, mode) = (*index, name.clone(), database.mode);
+                let (user, replication) = (user.clone(), None);
+                self.make_pool(PoolKey { database, server_database, user, mode, replication });
             }
+        }
+    }
+
+    /// Makes a pool that no client waits for.
+    fn make_pool(&mut self, key: PoolKey) {
+        if let Err(error) = self.pool(key) {
+            tracing::warn!(%error, "connections cannot be kept open");
         }
     }
 
     /// Makes the same pool in the other event loops if a share of its connections is kept open
     /// there.
     pub(super) fn announce_pool(&self, key: &PoolKey) {
-        let kept_open = self.shared.config.databases[key.database.0].limits.min_connections;
-        if kept_open == 0 || key.replication.is_some() {
+        let entry = self.shared.entry(key.database);
+        let keeps = entry.is_some_and(|it| {
+            it.database.limits.min_connections > 0 && it.database.mode == key.mode
+        });
+        if !keeps || key.replication.is_some() {
             return;
         }
         for (worker, mailbox) in self.shared.mailboxes.iter().enumerate() {
@@ -470,8 +482,10 @@ impl Worker {
 
     /// Makes a pool that another event loop has announced.
     pub(super) fn pool_announced(&mut self, key: &PoolKey) {
-        if self.stopping.is_none() && self.upstreams.find_pool(key).is_none() {
-            self.pool(key.clone());
+        // The entry may have gone meanwhile.
+        let is_configured = self.shared.entry(key.database).is_some();
+        if self.stopping.is_none() && is_configured && self.upstreams.find_pool(key).is_none() {
+            self.make_pool(key.clone());
         }
     }
 
@@ -484,16 +498,20 @@ impl Worker {
             debug_assert!(false, "only a client that has sent its first packet is admitted");
             return Ok(());
         };
-        let database = &self.upstreams[account.pool].key;
-        let named = (database.database, database.server_database.as_str());
-        let (accounts, config) = (&self.shared.accounts, &self.shared.config);
-        let counts = accounts.of_client(config, &account.user, named);
-        let place = accounts.clients.take(&counts);
-        let place = place.map_err(|full| accounts::too_many_clients(config, &full))?;
+        let counts = self.counts_of_client(account);
+        let place = self.shared.accounts.clients.take(&counts);
+        let place = place.map_err(|full| accounts::too_many_clients(&full))?;
         if let Some(account) = self.clients[slot].account_mut() {
             account.place = Some(place);
         }
         Ok(())
+    }
+
+    /// Returns what a client is counted among.
+    pub(super) fn counts_of_client(&self, account: &Account) -> Counts {
+        let pool = &self.upstreams[account.pool];
+        let named = (pool.entry.database.key(), pool.key.server_database.as_str());
+        self.shared.accounts.of_client(&self.shared.config, &account.user, named)
     }
 
     /// Refuses a client for which there is no room.

@@ -1,13 +1,11 @@
 //! The rows of an event loop for the [inventory](crate::inventory).
 
-use std::time::Instant;
+use std::sync::Arc;
 
 use crate::client::{
     Client, ClientSlot, ClientState, LoggedIn, TransactionInput, TransactionState,
 };
-use crate::inventory::{
-    BusyClients, ClientActivity, ClientRow, PoolRow, Report, ServerActivity, ServerRow,
-};
+use crate::inventory::{ClientActivity, ClientRow, PoolRow, Report, ServerActivity, ServerRow};
 use crate::slots::PoolIndex;
 use crate::upstream::{Upstream, UpstreamState};
 
@@ -21,7 +19,7 @@ impl Worker {
             PoolRow {
                 database: pool.database_name.clone(),
                 user: pool.key.user.clone(),
-                entry: pool.key.database,
+                entry: Arc::clone(&pool.entry),
                 mode: pool.mode,
                 replication: pool.key.replication,
                 traffic: pool.traffic,
@@ -34,56 +32,17 @@ impl Worker {
         }
     }
 
-    /// Returns, for each server, the clients that have held a permit longest and those that have
-    /// waited longest, at most `most` of each kind. Rows are made for these only: thousands may
-    /// wait.
-    pub(super) fn busy(&self, most: usize) -> Vec<BusyClients> {
-        let servers = self.shared.servers.len();
-        let mut held: Vec<Vec<(Instant, ClientSlot)>> = vec![Vec::new(); servers];
-        let mut waiting = held.clone();
-        for (slot, client) in self.clients.iter() {
-            let Some(account) = client.account() else { continue };
-            let server = self.upstreams[account.pool].server.0;
-            if let Some(since) = self.permit_since(client) {
-                held[server].push((since, slot));
-            } else if let ClientActivity::Queued | ClientActivity::Paused = activity(client) {
-                waiting[server].push((client.asked_at().unwrap_or(client.connected_at), slot));
-            }
-        }
-        let row = |(_, slot): (Instant, ClientSlot)| {
-            self.clients.get(slot).map(|client| self.client_row(slot, client))
-        };
-        let rows = |all: Vec<(Instant, ClientSlot)>| oldest(all, most).into_iter().filter_map(row);
-        let count = |all: &[_]| u32::try_from(all.len()).unwrap_or(u32::MAX);
-        let busy = held.into_iter().zip(waiting).map(|(held, waiting)| BusyClients {
-            holders_total: count(&held),
-            waiters_total: count(&waiting),
-            holders: rows(held).collect(),
-            waiters: rows(waiting).collect(),
-        });
-        busy.collect()
-    }
-
-    /// Returns since when a client has a permit, if it has one.
-    fn permit_since(&self, client: &Client) -> Option<Instant> {
-        let has_permit = match client.transaction() {
-            Some(TransactionState::Running(_)) => {
-                let upstream = client.upstream().and_then(|it| self.upstreams.get(it));
-                upstream.is_some_and(Upstream::is_busy)
-            }
-            Some(TransactionState::AwaitingUpstream(_)) => true,
-            _ => false,
-        };
-        let asked_at = client.asked_at().unwrap_or(client.connected_at);
-        has_permit.then(|| client.running().map_or(asked_at, |running| running.since))
-    }
-
     fn client_row(&self, slot: ClientSlot, client: &Client) -> ClientRow {
         let account = client.account();
         let pool = account.map(|account| &self.upstreams[account.pool]);
         let upstream = client.upstream().and_then(|upstream| self.upstreams.get(upstream));
         let activity = activity(client);
         let asked_at = client.asked_at().unwrap_or(client.connected_at);
+        let has_permit = match client.transaction() {
+            Some(TransactionState::Running(_)) => upstream.is_some_and(Upstream::is_busy),
+            Some(TransactionState::AwaitingUpstream(_)) => true,
+            _ => false,
+        };
         let waits = matches!(
             activity,
             ClientActivity::Queued | ClientActivity::Paused | ClientActivity::AwaitingConnection
@@ -100,7 +59,7 @@ impl Worker {
                 _ => pool.map_or_else(String::new, |pool| pool.database_name.clone()),
             },
             pool_user: pool.map_or_else(String::new, |pool| pool.key.user.clone()),
-            server: pool.map(|pool| pool.server),
+            server: pool.map(|pool| pool.server.index),
             replication: pool.and_then(|pool| pool.key.replication),
             activity,
             address: client.connection.peer_address(),
@@ -111,7 +70,8 @@ impl Worker {
             connected_at: client.connected_at,
             asked_at,
             waiting_since: waits.then_some(asked_at),
-            permit_since: self.permit_since(client),
+            permit_since: has_permit
+                .then(|| client.running().map_or(asked_at, |running| running.since)),
             idle_since: client.idle_in_transaction_since(),
             prepared_statements: account.map_or(0, |it| it.session.statements.len()),
             link: upstream.map(|upstream| upstream.id),
@@ -150,15 +110,6 @@ impl Worker {
             cancels: upstream.cancels,
         }
     }
-}
-
-/// Returns the oldest of these.
-fn oldest<T>(mut all: Vec<(Instant, T)>, most: usize) -> Vec<(Instant, T)> {
-    if all.len() > most {
-        all.select_nth_unstable_by_key(most, |(since, _)| *since);
-        all.truncate(most);
-    }
-    all
 }
 
 fn application_name(client: &Client) -> String {

@@ -59,14 +59,14 @@ impl Worker {
         }
     }
 
-    /// Returns whether a connection leads to a host in use and an address of that host, and no
-    /// order says that it is to be closed.
+    /// Returns whether a connection leads to a host in use and an address of that host, and neither
+    /// an order nor the configuration says that it is to be closed.
     pub(super) fn leads_where_it_should(&mut self, slot: UpstreamSlot) -> bool {
         let Some((server, pool)) = self.upstreams.with_pool(slot) else { return false };
-        if pool.orders.close(server.opened_under) {
+        if pool.is_retired || pool.orders.close(server.opened_under) {
             return false;
         }
-        let hosts = &self.shared.server(pool.server).hosts;
+        let hosts = &pool.server.hosts;
         if let Some(is_standby) = server.session.became_standby.take() {
             hosts.report(server.peer, is_standby, self.now);
         }

@@ -37,7 +37,7 @@ const FAILURES_MAX: u32 = 3;
 impl Worker {
     /// Returns the configured database of a pool.
     fn database_of(&self, pool: PoolIndex) -> &Database {
-        &self.shared.config.databases[self.upstreams[pool].key.database.0]
+        &self.upstreams[pool].entry.database
     }
 
     /// Returns what a connection has to be asked about before its transaction ends, if anything.

@@ -36,37 +36,29 @@ impl Loop {
         let is_bounded = lines.contains("max_connections");
         let connections = if is_bounded { "" } else { "max_connections = 100" };
         let text = format!(
-            "listen = [\"127.0.0.1:0\"]\n[databases.\"*\"]\nupstream = \"postgres://{}\"\n\
-             {lines}\n{connections}",
+            "listen = [\"127.0.0.1:0\"]\n[databases.\"*\"]\n\
+             upstream = \"postgres://{}?sslmode=disable\"\n{lines}\n{connections}",
             upstream.local_addr().unwrap()
         );
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tidegate.toml");
         std::fs::write(&path, text).unwrap();
         let config = ConfigFile::read(Path::new(&path)).unwrap().into_config().unwrap();
-        let (listeners, addresses) = crate::listen(&config.listen).unwrap();
-        let [ListenAddress::Tcp(address)] = *addresses else { panic!("{addresses:?}") };
-        let crate::Gated { servers, server_of, regulated } = crate::servers(&config).unwrap();
+        let (listener, taken) = crate::listen_on(&config.listen[0]).unwrap();
+        let ListenAddress::Tcp(address) = taken else { panic!("{taken}") };
         let (mut polls, mailboxes) = crate::event_loops(1).unwrap();
-        let accounts = Arc::new(crate::account(&config, &servers, &regulated, &mailboxes));
-        let shared = Arc::new(Shared {
-            acceptor: None,
-            lookups: vec![None; config.databases.len()],
-            system_users: None,
-            connectors: config.databases.iter().map(|_| vec![None]).collect(),
-            config,
-            servers,
-            accounts,
-            server_of,
+        let lasting = crate::configuration::Lasting {
+            accounts: Arc::new(crate::accounts::Accounts::new(&mailboxes, Instant::now())),
             mailboxes,
-            commands: crate::commands::Commands::default(),
-            console: crate::console::ConsoleState::default(),
-            decisions: regulated.iter().map(|it| Arc::clone(&it.decisions)).collect(),
-            tracks: regulated.iter().map(|it| Arc::clone(&it.track)).collect(),
-            admin_token: None,
-        });
-        let poll = polls.pop().unwrap();
-        let worker = Worker::new(WorkerIndex(0), shared, poll, listeners, Arc::default()).unwrap();
+            commands: Arc::default(),
+            console: Arc::default(),
+        };
+        let shared = crate::configuration::build(config, None, lasting).unwrap();
+        crate::configuration::apply(&shared);
+        let (poll, in_force) = (polls.pop().unwrap(), InForce::new(shared));
+        let listeners = vec![(0, listener)];
+        let worker =
+            Worker::new(WorkerIndex(0), in_force, poll, listeners, Arc::default()).unwrap();
         Loop { worker, events: Events::with_capacity(64), address, upstream }
     }
 
@@ -416,7 +408,7 @@ impl World {
     fn ends(&mut self) {
         self.clients.clear();
         for _ in 0..TURNS_MAX {
-            let gate = self.this.worker.shared.servers[0].gate.snapshot();
+            let gate = self.this.worker.shared.servers[0].server.gate.snapshot();
             let worker = &self.this.worker;
             if worker.clients.is_empty() && worker.upstreams.busy() == 0 {
                 assert_eq!((gate.outstanding, gate.waiting), (0, 0), "nothing is held");

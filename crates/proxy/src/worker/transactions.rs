@@ -90,7 +90,7 @@ impl Worker {
             debug_assert!(false, "only a client that is logged in begins a transaction");
             return Flow::Wait;
         };
-        let gate = &self.shared.server(self.upstreams[account.pool].server).gate;
+        let gate = &self.upstreams[account.pool].server.gate;
         let request = Request {
             class: account.class,
             deadline: account.timeouts.queue.map(|wait| now + wait),
@@ -150,7 +150,7 @@ impl Worker {
         let Some(account) = self.clients[slot].account() else {
             return words.to_owned();
         };
-        let server = self.shared.server(self.upstreams[account.pool].server);
+        let server = &self.upstreams[account.pool].server;
         let bound = account.timeouts.queue.map(|time| ShownBound("queue", time).to_string());
         let Snapshot { limit, waiting, .. } = server.gate.snapshot();
         format!(
@@ -379,6 +379,8 @@ impl Worker {
         self.tell(requester);
         if self.stopping.is_some() {
             self.end_for_shutdown(slot);
+        } else {
+            self.place_anew(slot);
         }
     }
 
@@ -468,7 +470,7 @@ impl Worker {
         // More connections may be opening than transactions wait, which may have been cancelled.
         let without = pool.waiting.len().saturating_sub(pool.opening()).max(1);
         let without = u32::try_from(without).expect("a table of connections has 2^24 at most");
-        self.shared.server(pool.server).gate.refused_by_server(without, Instant::now());
+        pool.server.gate.refused_by_server(without, Instant::now());
     }
 
     /// Asks servers again that have refused a connection; fails transactions that have waited for

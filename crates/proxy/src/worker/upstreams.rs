@@ -1,5 +1,6 @@
 //! Upstream connections: opening them, a server's bytes, closing them.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_wire::error_response::{self, Severity, SqlState};
@@ -99,8 +100,8 @@ impl Worker {
         client: Option<ClientSlot>,
         place: Place,
     ) -> Result<Option<UpstreamSlot>, UpstreamError> {
-        let (index, database) = (self.upstreams[pool].server, self.upstreams[pool].key.database);
-        let server = self.shared.server(index);
+        let entry = Arc::clone(&self.upstreams[pool].entry);
+        let server = &*entry.server;
         let attempt = match server.hosts.begin(self.now) {
             Opening::Now(attempt) => attempt,
             Opening::Later(at) => {
@@ -109,7 +110,7 @@ impl Worker {
             }
         };
         let peer = attempt.peer();
-        let server = (server, peer, self.shared.connector(database, peer.host));
+        let server = (server, peer, entry.connector(peer.host));
         let token = |slot| Source::Upstream(slot).token();
         let registry = self.poll.registry();
         let id = self.shared.commands.next_id();
@@ -170,7 +171,7 @@ impl Worker {
         let mut out = Vec::new();
         startup::encode_startup(&mut out, parameters);
         // A connection for physical replication runs no queries.
-        let asks = !pool.is_for_replication() && self.shared.accounts.asks(pool.server);
+        let asks = !pool.is_for_replication() && self.shared.accounts.asks(pool.server.index);
         server.begin_login(asks);
         if server.connection.send(&out).is_err() {
             // A server that is full may say so before it has read anything.
@@ -342,7 +343,7 @@ impl Worker {
 
     /// Returns the code and the words in which a client is told of an upstream error.
     fn describe(&self, pool: PoolIndex, error: &UpstreamError) -> (String, String) {
-        let server = &self.shared.server(self.upstreams[pool].server).address;
+        let server = &self.upstreams[pool].server.address;
         match error {
             UpstreamError::Refused { code, message } => (code.clone(), message.clone()),
             other => (
@@ -423,7 +424,7 @@ impl Worker {
         let (pool, client, is_opening) = (server.pool, server.client(), server.is_opening());
         let (is_told, attempt) = (server.session.is_ending, server.attempt.take());
         if !matches!(error, UpstreamError::Refused { .. }) {
-            self.lost_contact(self.upstreams[pool].server, is_opening);
+            self.lost_contact(self.upstreams[pool].server.index, is_opening);
         }
         if is_opening {
             self.remove_upstream(slot);

@@ -26,6 +26,7 @@ mod outages;
 mod peers;
 mod places;
 mod protocol;
+mod reload;
 mod replication;
 mod seeded;
 mod session_model;

@@ -39,7 +39,12 @@ pub(crate) fn reset(stream: TcpStream) {
 
 /// The start-up packet of user `postgres` for database `postgres`.
 pub(crate) fn start_up() -> Vec<u8> {
-    let parameters = [("user", "postgres"), ("database", "postgres")];
+    start_up_for("postgres")
+}
+
+/// The start-up packet of user `postgres` for a database.
+fn start_up_for(database: &str) -> Vec<u8> {
+    let parameters = [("user", "postgres"), ("database", database)];
     let mut packet = Vec::new();
     let parameters = parameters.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     startup::encode_startup(&mut packet, parameters);
@@ -60,8 +65,14 @@ pub(crate) fn cancel(address: SocketAddr, key: &CancelKey) -> std::io::Result<()
 impl Plain {
     /// Logs in.
     pub(crate) fn connect(address: SocketAddr) -> Result<Plain, String> {
+        Plain::connect_to(address, "postgres")
+    }
+
+    /// Logs in to a database.
+    pub(crate) fn connect_to(address: SocketAddr, database: &str) -> Result<Plain, String> {
         let mut stream = dial(address).map_err(|error| format!("connect: {error}"))?;
-        stream.write_all(&start_up()).map_err(|error| format!("start-up: {error}"))?;
+        let packet = start_up_for(database);
+        stream.write_all(&packet).map_err(|error| format!("start-up: {error}"))?;
         let key = CancelKey { process_id: 0, secret: [0; 4].into() };
         let mut client = Plain { stream, received: Vec::new(), key };
         loop {

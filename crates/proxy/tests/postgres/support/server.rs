@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tidegate_proxy::config::ListenAddress;
 use tidegate_proxy::config_file::ConfigFile;
-use tidegate_proxy::{Running, start};
+use tidegate_proxy::{ReloadError, ReloadReport, Running, start};
 use tidegate_subject::client::BlockingClient;
 use tidegate_subject::postgres::{Authentication, Options, Postgres};
 
@@ -205,6 +205,10 @@ impl Setup {
         let [ListenAddress::Tcp(address), ..] = *running.local_addresses() else {
             panic!("one TCP address was asked for");
         };
+        running.on_reload(move || {
+            let config = ConfigFile::read(&path).and_then(ConfigFile::into_config);
+            config.map_err(|error| error.to_string())
+        });
         let admin = running.admin_address().unwrap();
         Proxy { running, address, admin, directory, _server: server }
     }
@@ -229,6 +233,23 @@ impl Deref for Proxy {
 }
 
 impl Proxy {
+    /// Replaces the configuration file; [`Proxy::reload`] puts it in force.
+    pub(crate) fn write(&self, text: &str) {
+        std::fs::write(self.directory.path().join("tidegate.toml"), text).unwrap();
+    }
+
+    pub(crate) fn reload(&self) -> Result<ReloadReport, ReloadError> {
+        self.running.reload()()
+    }
+
+    pub(crate) fn local_addresses(&self) -> Vec<ListenAddress> {
+        self.running.local_addresses()
+    }
+
+    pub(crate) fn admin_address(&self) -> Option<SocketAddr> {
+        self.running.admin_address()
+    }
+
     pub(crate) fn connect(&self) -> Wire {
         Wire::connect(self.address)
     }
@@ -265,7 +286,9 @@ impl Proxy {
     }
 
     pub(crate) fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.admin).unwrap();
+        // A reload may have moved it.
+        let admin = self.admin_address().unwrap_or(self.admin);
+        let mut stream = TcpStream::connect(admin).unwrap();
         stream.set_read_timeout(Some(BOUND)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
         let mut answer = String::new();
