@@ -15,7 +15,7 @@ use tidegate_proxy::config::{
     ClientAuthentication, Config, ListenAddress, PoolMode, SessionStatePolicy, SslMode,
 };
 use tidegate_proxy::config_file::{
-    AdminAddress, ConfigError, ConfigFile, DatabaseSection, UpstreamUrl,
+    AdminAddress, ConfigError, ConfigFile, DatabaseSection, Override, UpstreamUrl,
 };
 use tidegate_proxy::{Running, ShutdownMode, ThreadFailure};
 use tracing::{debug, info, warn};
@@ -201,9 +201,9 @@ fn control_help() -> String {
 
 impl ProxyArguments {
     /// Reads the configuration, with these options over it.
-    fn config(&self) -> Result<Config, ConfigError> {
+    fn config(&self, over: &[Override]) -> Result<Config, ConfigError> {
         let mut file = match (&self.config, &self.upstream) {
-            (Some(path), _) => ConfigFile::read(path)?,
+            (Some(path), _) => ConfigFile::read_with(path, over)?,
             (None, upstream) => from_upstream(upstream.as_ref()),
         };
         for database in file.databases.values_mut() {
@@ -267,7 +267,7 @@ enum Event {
 
 /// Serves until a signal ends the proxy.
 pub(crate) fn run(arguments: ProxyArguments) -> Result<(), Failure> {
-    let config = arguments.config().map_err(Failure::usage)?;
+    let config = arguments.config(&[]).map_err(Failure::usage)?;
     // From here on a signal waits until somebody asks for it.
     let signals = interrupt::signals().map_err(Failure::failed)?;
     raise_file_limit();
@@ -275,7 +275,7 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<(), Failure> {
     print(&addresses(&running))?;
 
     let (tell, events) = mpsc::channel();
-    running.on_reload(move || arguments.config().map_err(|error| error.to_string()));
+    running.on_reload(move |over| arguments.config(over).map_err(|error| error.to_string()));
     tell_of_signals(signals, tell.clone(), reload_on_request(&running));
     tell_of_shutdown_orders(&running, tell.clone());
     tell_of_failure(&running, tell);

@@ -10,6 +10,7 @@
 //! | `values.rs` | how values are written: periods, addresses |
 //! | `defaults.rs` | what holds where nothing is said |
 //! | `authentication.rs` | what the keys about logins say together |
+//! | `overrides.rs` | settings that the console's SET puts over the file |
 //! | `error.rs` | what can be wrong |
 
 use std::collections::{BTreeMap, HashMap};
@@ -32,10 +33,12 @@ use crate::users::Users;
 mod authentication;
 pub mod defaults;
 mod error;
+mod overrides;
 mod sections;
 mod values;
 
 pub use error::{ConfigError, ConfigProblem};
+pub use overrides::{Override, OverrideError};
 pub use sections::{
     ClientTlsSection, ConfigFile, DatabaseSection, HighPrioritySection, TimeoutsSection,
     UserSection,
@@ -49,14 +52,25 @@ impl ConfigFile {
     /// It cannot be read or understood. What needs more than one key to be judged is left to
     /// [`ConfigFile::into_config`].
     pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
+        Self::read_with(path, &[])
+    }
+
+    /// Reads the file at `path`, and settings over it.
+    ///
+    /// # Errors
+    /// See [`ConfigFile::read`].
+    pub fn read_with(path: &Path, over: &[Override]) -> Result<ConfigFile, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(ConfigProblem::Read);
-        text.and_then(|text| Self::parse(&text, path))
+        text.and_then(|text| Self::parse(&text, over, path))
             .map_err(|problem| ConfigError { origin: path.display().to_string(), problem })
     }
 
-    fn parse(text: &str, path: &Path) -> Result<ConfigFile, ConfigProblem> {
+    fn parse(text: &str, over: &[Override], path: &Path) -> Result<ConfigFile, ConfigProblem> {
         let mut file: ConfigFile =
             toml::from_str(text).map_err(|error| toml_problem(text, &error))?;
+        if !over.is_empty() {
+            file = overrides::read(text, over)?;
+        }
         let directory = path.parent().unwrap_or(Path::new(""));
         let ClientTlsSection { certificate, key, ca, .. } = &mut file.client_tls;
         let (hba, ident) = (&mut file.auth_hba_file, &mut file.auth_ident_file);

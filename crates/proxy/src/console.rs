@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 
 use crate::client::Requester;
+use crate::config_file::Override;
 use crate::mailbox::Message;
 use crate::reload::{ReloadError, ReloadReport};
 use crate::shared::InForce;
@@ -79,8 +80,9 @@ pub enum ShutdownMode {
 /// Stops the process that the proxy runs in.
 pub(crate) type ShutdownHook = Box<dyn Fn(ShutdownMode) + Send + Sync>;
 
-/// Reads the configuration again and puts it in force.
-pub(crate) type ReloadHook = Box<dyn Fn() -> Result<ReloadReport, ReloadError> + Send + Sync>;
+/// Reads the configuration again and puts it in force; with a setting over it, if there is one.
+pub(crate) type ReloadHook =
+    Box<dyn Fn(Option<Override>) -> Result<ReloadReport, ReloadError> + Send + Sync>;
 
 /// What the console shares with the rest of the proxy.
 #[derive(Default)]

@@ -79,6 +79,7 @@ use thiserror::Error;
 use accounts::Accounts;
 pub use check::{Findings, check};
 use config::{Config, ListenAddress, ServerHosts};
+use config_file::Override;
 pub use config_listing::settings_in_force;
 use configuration::Lasting;
 pub use console::ShutdownMode;
@@ -260,12 +261,14 @@ impl Running {
 
     /// Sets where the configuration is read again, by [`Running::reload`] and by the console's
     /// RELOAD. Without it they read only its files again.
-    pub fn on_reload(&self, read: impl Fn() -> Result<Config, String> + Send + 'static) {
+    /// What the console's SET has set is put over it.
+    pub fn on_reload(&self, read: impl Fn(&[Override]) -> Result<Config, String> + Send + 'static) {
         self.reloader.set_source(Box::new(read));
         let reloader = Arc::downgrade(&self.reloader);
-        let reload = move || match reloader.upgrade() {
-            Some(reloader) => reload_and_log(&reloader),
-            None => Err(ReloadError::Stopping),
+        let reload = move |setting| match (reloader.upgrade(), setting) {
+            (Some(reloader), None) => log_reload(reloader.reload()),
+            (Some(reloader), Some(setting)) => log_reload(reloader.set(setting)),
+            (None, _) => Err(ReloadError::Stopping),
         };
         let is_first = self.in_force.get().console.reload.set(Box::new(reload)).is_ok();
         debug_assert!(is_first, "it is set once");
@@ -275,7 +278,7 @@ impl Running {
     /// not at all, and logs what came of it. It blocks while names are looked up.
     pub fn reload(&self) -> impl Fn() -> Result<ReloadReport, ReloadError> + Send + use<> {
         let reloader = Arc::clone(&self.reloader);
-        move || reload_and_log(&reloader)
+        move || log_reload(reloader.reload())
     }
 
     /// Returns how long to drain before the shutdown, and the grace time of that, as configured.
@@ -339,8 +342,7 @@ impl Drop for Running {
     }
 }
 
-fn reload_and_log(reloader: &Reloader) -> Result<ReloadReport, ReloadError> {
-    let outcome = reloader.reload();
+fn log_reload(outcome: Result<ReloadReport, ReloadError>) -> Result<ReloadReport, ReloadError> {
     match &outcome {
         Ok(report) => {
             let changed = report.changed.join(", ");

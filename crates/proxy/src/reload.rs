@@ -30,6 +30,7 @@ use crate::admin::{self, AdminHandle};
 use crate::auth_query::LookUpThread;
 use crate::check::check;
 use crate::config::{Config, ListenAddress};
+use crate::config_file::Override;
 use crate::config_listing::settings_in_force;
 use crate::configuration::{self, Lasting};
 use crate::control_thread::ControlledServer;
@@ -54,6 +55,9 @@ pub enum ReloadError {
     /// It cannot be served.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// It cannot change while the proxy runs.
+    #[error("{0} needs a restart")]
+    Fixed(String),
     /// The proxy is being shut down.
     #[error("Tidegate is shutting down")]
     Stopping,
@@ -90,7 +94,7 @@ impl fmt::Display for ReloadReport {
 }
 
 /// Reads the configuration again, with the options that go before the file.
-pub(crate) type ConfigSource = Box<dyn Fn() -> Result<Config, String> + Send>;
+pub(crate) type ConfigSource = Box<dyn Fn(&[Override]) -> Result<Config, String> + Send>;
 
 /// A socket on which clients connect.
 struct Listening {
@@ -109,6 +113,8 @@ struct Assets {
     watches: Vec<(WatchPlan, Watch)>,
     lookups: Vec<LookUpThread>,
     source: Option<ConfigSource>,
+    /// What the console has set since the last reload.
+    overrides: Vec<Override>,
     is_stopping: bool,
 }
 
@@ -180,6 +186,33 @@ impl Reloader {
     /// See [`ReloadError`].
     pub(crate) fn reload(&self) -> Result<ReloadReport, ReloadError> {
         let mut assets = self.lock();
+        let report = self.reload_with(&mut assets, &[])?;
+        assets.overrides.clear();
+        Ok(report)
+    }
+
+    /// Puts a setting over those of the file, which is read again, until the next reload.
+    ///
+    /// # Errors
+    /// See [`ReloadError`].
+    pub(crate) fn set(&self, setting: Override) -> Result<ReloadReport, ReloadError> {
+        if RESTART_NEEDED.contains(&setting.key()) {
+            return Err(ReloadError::Fixed(setting.key().to_owned()));
+        }
+        let mut assets = self.lock();
+        let mut overrides = assets.overrides.clone();
+        overrides.retain(|other| other.key() != setting.key());
+        overrides.push(setting);
+        let report = self.reload_with(&mut assets, &overrides)?;
+        assets.overrides = overrides;
+        Ok(report)
+    }
+
+    fn reload_with(
+        &self,
+        assets: &mut Assets,
+        overrides: &[Override],
+    ) -> Result<ReloadReport, ReloadError> {
         if assets.is_stopping {
             return Err(ReloadError::Stopping);
         }
@@ -189,14 +222,14 @@ impl Reloader {
             before.reread_files();
             return Ok(ReloadReport::default());
         };
-        let mut config = source().map_err(ReloadError::Configuration)?;
+        let mut config = source(overrides).map_err(ReloadError::Configuration)?;
         let errors = check(&config).errors;
         if !errors.is_empty() {
             return Err(ReloadError::Findings(errors));
         }
         let restart_needed = keep_what_needs_a_restart(&before.config, &mut config);
         let next = configuration::build(config, Some(&before), Lasting::of(&before))?;
-        let prepared = self.prepare(&mut assets, &next)?;
+        let prepared = self.prepare(assets, &next)?;
         // From here on nothing fails.
         next.reread_files();
         configuration::apply(&next);
@@ -206,7 +239,7 @@ impl Reloader {
             restart_needed,
         };
         self.metrics.set_servers(servers_shown(&next));
-        let (opened, closed) = Self::replace(&mut assets, &next, prepared);
+        let (opened, closed) = Self::replace(assets, &next, prepared);
         let mailboxes = next.mailboxes.clone();
         self.in_force.put(next);
         for mailbox in &mailboxes {

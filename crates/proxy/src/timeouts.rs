@@ -1,8 +1,8 @@
 //! How long a client may take: the bounds of the configuration, by database and by user.
 //!
 //! A bound that is set for the user holds; else that of the database; else that of `[timeouts]`.
-//! What a client has at its login it keeps. `worker/timeouts.rs` finds who has passed a bound, and
-//! `docs/timeouts.md` says what then happens.
+//! A reload changes the bounds of clients that are there, too. `worker/timeouts.rs` finds who has
+//! passed a bound, and `docs/timeouts.md` says what then happens.
 
 use std::fmt::{self, Display};
 use std::time::Duration;

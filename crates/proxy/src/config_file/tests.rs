@@ -9,7 +9,7 @@ const UPSTREAM: &str = "upstream = \"postgres://app:secret@db:5433/shop\"";
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
     let path = Path::new("dir/tidegate.toml");
-    ConfigFile::parse(text, path)
+    ConfigFile::parse(text, &[], path)
         .map_err(|problem| ConfigError { origin: path.display().to_string(), problem })?
         .into_config()
 }
@@ -363,7 +363,7 @@ fn users_are_looked_up_where_there_is_a_user_for_it() {
 fn paths_in_an_upstream_start_from_the_file_too() {
     let url = "postgres://h/d?sslmode=verify-full&sslrootcert=ca.crt&sslcert=/a.crt&sslkey=k/a.key";
     let text = format!("[databases.d]\nupstream = \"{url}\"");
-    let file = ConfigFile::parse(&text, Path::new("/etc/tidegate/tidegate.toml")).unwrap();
+    let file = ConfigFile::parse(&text, &[], Path::new("/etc/tidegate/tidegate.toml")).unwrap();
     let tls = &file.databases["d"].upstream.tls;
     assert_eq!(tls.roots, Some(RootCertificates::File("/etc/tidegate/ca.crt".into())));
     let identity = ("/a.crt".into(), "/etc/tidegate/k/a.key".into());
@@ -521,7 +521,7 @@ fn the_example_shows_every_key() {
         })
         .flat_map(|line| [line, "\n"])
         .collect();
-    let file = ConfigFile::parse(&example, Path::new("tidegate.toml")).unwrap();
+    let file = ConfigFile::parse(&example, &[], Path::new("tidegate.toml")).unwrap();
     // Debug output names every field; one that the example lacks is None.
     let silent: Vec<_> = format!("{file:#?}")
         .lines()

@@ -9,7 +9,9 @@ use super::statement::{Command, InvalidCommand, ORDERS, Order};
 use super::table::Table;
 use super::{Caller, Rights, ShutdownMode, own, show, statistics};
 use crate::commands::{CommandError, Hold, Scope};
+use crate::config_file::Override;
 use crate::inventory::{ClientActivity, ClientRow, Inventory};
+use crate::reload::{ReloadError, ReloadReport};
 use crate::shared::{InForce, Shared};
 
 /// Time within which event loops have to say who is connected.
@@ -75,6 +77,7 @@ const HELP: &str = "\n\tSHOW HELP|CONFIG|DATABASES|POOLS|CLIENTS|SERVERS|USERS|V
     \tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS\n\
     \tSHOW LIMIT|QUEUE|PERMITS|CLASSES|CURVE\n\
     \tRELOAD\n\
+    \tSET <key> = <value>\n\
     \tPAUSE [<db>]\n\
     \tRESUME [<db>]\n\
     \tDISABLE <db>\n\
@@ -97,7 +100,7 @@ pub(super) fn run(
     let shared = &in_force.get();
     match command {
         Command::Show(what) => return show_command(shared, what),
-        Command::Set(key, _) if PRETENDED.iter().any(|(name, _)| name == key) => {
+        Command::Set(key, _) if PRETENDED.iter().any(|it| it.0.eq_ignore_ascii_case(key)) => {
             let notice = Some(("SET ignored".to_owned(), String::new()));
             return Ok(Outcome { notice, ..done("SET") });
         }
@@ -121,13 +124,7 @@ pub(super) fn run(
         }
         Command::Reload => reload(shared),
         Command::Shutdown(mode) => shut_down(in_force, mode.as_deref()),
-        Command::Set(key, _) => Err(Failure::new(
-            SqlState::FEATURE_NOT_SUPPORTED,
-            format!(
-                "SET failed: {key} cannot be changed here; change it in the configuration file and \
-                 RELOAD"
-            ),
-        )),
+        Command::Set(key, value) => set(shared, key, value),
         Command::Show(what) => show_command(shared, what),
     }
 }
@@ -173,13 +170,33 @@ fn reload(shared: &Shared) -> Result<Outcome, Failure> {
         shared.reread_files();
         return Ok(done("RELOAD"));
     };
-    match reload() {
+    told_of_reload("RELOAD", reload(None))
+}
+
+/// Sets something until the next RELOAD.
+fn set(shared: &Shared, key: &str, value: &str) -> Result<Outcome, Failure> {
+    let refused = |error: &dyn std::fmt::Display| {
+        let message = format!("SET failed: {error}");
+        Failure::new(SqlState::INVALID_PARAMETER_VALUE, message)
+    };
+    let setting = Override::new(key, value).map_err(|error| refused(&error))?;
+    let Some(reload) = shared.console.reload.get() else {
+        return Err(refused(&"there is no configuration file"));
+    };
+    told_of_reload("SET", reload(Some(setting)))
+}
+
+fn told_of_reload(
+    tag: &str,
+    outcome: Result<ReloadReport, ReloadError>,
+) -> Result<Outcome, Failure> {
+    match outcome {
         Ok(report) => {
             let detail = report.changed.join("\n");
-            Ok(Outcome { notice: Some((report.to_string(), detail)), ..done("RELOAD") })
+            Ok(Outcome { notice: Some((report.to_string(), detail)), ..done(tag) })
         }
         Err(error) => {
-            let message = format!("RELOAD failed, and nothing has changed: {error}");
+            let message = format!("{tag} failed, and nothing has changed: {error}");
             Err(Failure::new(SqlState::CONFIG_FILE_ERROR, message))
         }
     }

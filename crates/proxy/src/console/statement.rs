@@ -137,7 +137,7 @@ pub(super) fn parse(text: &str) -> Result<Command, InvalidCommand> {
             return Err(invalid());
         }
         let value = rest.next().and_then(Token::into_text).ok_or_else(invalid)?;
-        let set = Command::Set(key.to_ascii_lowercase(), value);
+        let set = Command::Set(key, value);
         return if rest.next().is_none() { Ok(set) } else { Err(invalid()) };
     }
     let argument = match rest.next() {
@@ -175,9 +175,9 @@ mod tests {
         assert_eq!(parse("pause \"my \"\"db\""), pause(Some("my \"db")));
         assert_eq!(parse("pause Shop"), pause(Some("Shop")), "names keep their case");
         assert_eq!(parse("KILL_CLIENT 12"), Ok(Command::KillClient(12)));
-        let set = |value: &str| Ok(Command::Set("verbose".into(), value.into()));
+        let set = |value: &str| Ok(Command::Set("Verbose".into(), value.into()));
         assert_eq!(parse("SET Verbose=1"), set("1"));
-        assert_eq!(parse("set verbose TO 'it''s'"), set("it's"));
+        assert_eq!(parse("set Verbose TO 'it''s'"), set("it's"));
         for text in
             ["", "bla", "show", "SHOW a b", "pause (", "KILL_CLIENT x", "set a", "SUSPEND a", "'a"]
         {

@@ -193,13 +193,48 @@ fn only_those_who_are_named_may_use_it_and_some_may_only_look() {
         ("show fds", "0A000"),
         // The program that runs the proxy, which is the test, has not said how it stops.
         ("SHUTDOWN", "0A000"),
-        ("SET pool_mode = session", "0A000"),
+        ("SET pool_mode = session", "22023"),
+        ("SET default_pool_size = 5", "22023"),
+        ("SET nonsense = 1", "F0000"),
+        ("SET threads = 3", "F0000"),
+        ("SET timeouts.queue = soon", "F0000"),
         ("KILL_CLIENT 999999", "55000"),
     ];
     for (command, code) in codes {
         assert_eq!(boss.error(command), code, "{command}");
     }
     assert_eq!(boss.query(" ; "), "I() Z(I)");
+}
+
+/// What is set holds until the file is read again; what cannot change is refused, and said.
+#[test]
+fn settings_are_set_and_reloaded() {
+    let proxy = with_console("transaction").start();
+    let config = |line: &str| {
+        let shown = psql(&proxy, "boss", "", &["-Atc", "SHOW CONFIG"]);
+        let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(text.lines().any(|it| it == line), "{line}:\n{text}");
+    };
+    config("timeouts.queue|2m|2m|yes");
+    config("threads|2||no");
+    let told = psql(&proxy, "boss", "", &["-Atc", "SET timeouts.queue = '7s'"]);
+    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(told.contains("NOTICE:  1 setting has changed"), "{told}");
+    assert!(told.contains("DETAIL:  timeouts.queue = 7s"), "{told}");
+    let mut boss = console_as(&proxy, "boss");
+    for command in ["SET databases.*.control = 'fixed:3'", "SET max_client_conn = 50"] {
+        assert!(boss.query(command).ends_with("C(SET) Z(I)"), "{command}");
+    }
+    config("timeouts.queue|7s|2m|yes");
+    config("databases.*.control|fixed:3||yes");
+    config("max_client_conn|50||yes");
+    eventually("the limit", || (proxy.metric("tidegate_limit") == 3).then_some(()));
+    for told in ["settings have changed", "no setting has changed"] {
+        let reloaded = psql(&proxy, "boss", "", &["-Atc", "RELOAD"]);
+        let notice = String::from_utf8_lossy(&reloaded.stderr).into_owned();
+        assert!(notice.contains(told), "{notice}");
+        config("timeouts.queue|2m|2m|yes");
+    }
 }
 
 #[test]

@@ -205,8 +205,8 @@ impl Setup {
         let [ListenAddress::Tcp(address), ..] = *running.local_addresses() else {
             panic!("one TCP address was asked for");
         };
-        running.on_reload(move || {
-            let config = ConfigFile::read(&path).and_then(ConfigFile::into_config);
+        running.on_reload(move |over| {
+            let config = ConfigFile::read_with(&path, over).and_then(ConfigFile::into_config);
             config.map_err(|error| error.to_string())
         });
         let admin = running.admin_address().unwrap();
