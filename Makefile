@@ -240,7 +240,7 @@ package:
 
 # More arguments in PACKAGE_TEST, such as --only debian.
 package-test:
-	scripts/setup mmdebstrap systemd-nspawn podman buildah crun lintian
+	scripts/setup mmdebstrap systemd-nspawn podman buildah runc lintian
 	$(PYTHON) packaging/test.py $(PACKAGE_TEST)
 
 clean:

@@ -235,15 +235,16 @@ def try_manifest():
         expect(done.returncode != 0, "the manifest is valid, and a mistake in it would be found")
 
 
-def podman(place, *words, **others):
+def podman(place, *words):
     """Run Podman with storage of its own."""
     return output("podman", "--root", place / "storage", "--runroot", place / "run",
-                  "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", *words, **others)
+                  "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs",
+                  "--runtime", "runc", *words, stderr=subprocess.PIPE)
 
 
 def try_container():
     """The container: built from its file, run without root on a read-only root file system."""
-    need("podman", "buildah", "mmdebstrap")
+    need("podman", "buildah", "runc", "ldd")
     with tempfile.TemporaryDirectory(prefix="tidegate-container-") as directory:
         place = pathlib.Path(directory)
         place.chmod(0o755)
@@ -252,17 +253,24 @@ def try_container():
 
 
 def build_image(place):
-    """Build the container's image on a Debian of ours, with the program that is built already."""
+    """Build the container's image on the C library alone, with the program that is built already."""
     context = place / "context"
+    program = context / "tidegate"
     context.mkdir()
-    shutil.copy(OUT / "tidegate", context / "tidegate")
-    os.link(machine.image("ca-certificates", "postgresql"), context / "base.tar")
+    shutil.copy(OUT / "tidegate", program)
+    for library in re.findall(r"(/\S+) \(0x", output("ldd", program)):
+        copy = context / "base" / library.lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, copy)
+    authorities = context / "base/etc/ssl/certs/ca-certificates.crt"
+    authorities.parent.mkdir(parents=True)
+    shutil.copy("/etc/ssl/certs/ca-certificates.crt", authorities)
     text = (ROOT / "packaging/container/Containerfile").read_text()
     head, first, last = re.split(r"(?m)^(?=FROM )", text)
     expect("AS build" in first and "cargo build" in first, "the first stage builds the program")
     build = ["build", "--format", "docker", "--isolation", "chroot"]
     for name, lines in (
-            ("base", "FROM scratch\nADD base.tar /\n"),
+            ("base", "FROM scratch\nCOPY base /\n"),
             ("build", "FROM localhost/base\nCOPY tidegate /tidegate\n")):
         file = context / f"{name}.file"
         file.write_text(lines)
@@ -280,8 +288,11 @@ def run_image(place):
     settings = place / "tidegate.toml"
     settings.write_text('listen = ["127.0.0.1:6432"]\nadmin_listen = "127.0.0.1:9432"\n'
                         '[databases."*"]\nupstream = "postgres://127.0.0.1:5432"\n')
-    podman(place, "run", "--detach", "--name", "tidegate", "--cgroups=disabled", "--read-only",
+    podman(place, "run", "--detach", "--name", "tidegate", "--read-only",
            "--network=none", "--cap-drop=all", "--security-opt=no-new-privileges",
+           # Bounds that need no privilege to set.
+           "--ulimit=nofile=1024:1024",
+           "--ulimit=nproc=1024:1024",
            "--volume", f"{settings}:/etc/tidegate/tidegate.toml:ro", "localhost/tidegate")
     try:
         def probe():
@@ -330,8 +341,8 @@ def main():
             skipped += 1
         except (AssertionError, machine.MachineError, OSError,
                 subprocess.CalledProcessError) as error:
-            said = getattr(error, "output", None) or getattr(error, "stdout", None) or ""
-            print(f"  FAILED: {error} {said}")
+            said = [getattr(error, name, None) or "" for name in ("stdout", "stderr")]
+            print(f"  FAILED: {error} {' '.join(said)}")
             failed += 1
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     sys.exit(failed != 0)
