@@ -14,6 +14,7 @@ mod proxy;
 mod replay;
 mod report;
 mod simulate;
+mod top;
 mod xml;
 
 use std::error::Error;
@@ -49,6 +50,7 @@ enum Command {
     Import(import::ImportArguments),
     CheckConfig(import::CheckArguments),
     Probe(probe::ProbeArguments),
+    Top(top::TopArguments),
     Load(load::LoadArguments),
     Demo(demo::DemoArguments),
     Bench(bench::BenchArguments),
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         Command::Import(arguments) => import::import(&arguments),
         Command::CheckConfig(arguments) => import::check_config(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Load(arguments) => load::run(&arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),

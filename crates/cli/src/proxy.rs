@@ -17,6 +17,7 @@ use tidegate_proxy::config::{
 use tidegate_proxy::config_file::{
     AdminAddress, ConfigError, ConfigFile, DatabaseSection, Override, UpstreamUrl,
 };
+use tidegate_proxy::notify::{ServiceState, notify};
 use tidegate_proxy::{Running, ShutdownMode, ThreadFailure};
 use tracing::{debug, info, warn};
 
@@ -79,7 +80,8 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<ListenAddress>,
 
-    /// Serve /metrics (Prometheus), /healthz and /readyz on IP:PORT [default: nowhere]
+    /// Serve a page to look at, /status.json, /metrics (Prometheus), /healthz and /readyz on
+    /// IP:PORT [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     admin_listen: Option<AdminAddress>,
 
@@ -273,6 +275,7 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<(), Failure> {
     raise_file_limit();
     let running = tidegate_proxy::start(config).map_err(Failure::failed)?;
     print(&addresses(&running))?;
+    notify(ServiceState::Ready("serving"));
 
     let (tell, events) = mpsc::channel();
     running.on_reload(move |over| arguments.config(over).map_err(|error| error.to_string()));
@@ -286,6 +289,7 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<(), Failure> {
             return Err(Failure::failed(failure));
         }
     };
+    notify(ServiceState::Stopping);
     info!(grace = ?grace, "shutting down; a second signal stops at once");
     let stop_now = running.stop_now();
     let (tell, failed) = mpsc::channel();

@@ -60,5 +60,5 @@ pub use reason::{Change, NoApex, Reason};
 pub use response_goal::{ResponseGoal, ResponseGoalError, ResponseStatistic};
 pub use server::{Bottleneck, ServerObservation};
 pub use tidegate_random::{Draw, SplitMix64};
-pub use what_if::{CurveInterval, CurveRow, Unknown, WhatIf, WhatIfCurve};
+pub use what_if::{CurveInterval, CurveMeasurement, CurveRow, Unknown, WhatIf, WhatIfCurve};
 pub use window::IntervalRule;

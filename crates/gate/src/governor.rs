@@ -4,9 +4,9 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use tidegate_control::{
-    Algorithm, ArmDecision, Arms, ControlChoice, Controller, Decision, Draw, GoalStatus,
-    IntervalRule, KeepGoal, LockObservation, Observation, Proposal, ServerObservation, Setting,
-    SplitMix64, WhatIf, WhatIfCurve,
+    Algorithm, ArmDecision, Arms, ControlChoice, Controller, CurveMeasurement, Decision, Draw,
+    GoalStatus, IntervalRule, KeepGoal, LockObservation, Observation, Proposal, ServerObservation,
+    Setting, SplitMix64, WhatIf, WhatIfCurve,
 };
 
 use crate::gate::Gate;
@@ -112,6 +112,21 @@ impl Governor {
     #[must_use]
     pub fn controller_name(&self) -> &'static str {
         self.controller.name()
+    }
+
+    /// Lets another controller decide from now on, from its own first limit, which is in force when
+    /// this returns. What is known of the curve stays.
+    pub fn replace(&mut self, control: &Control, now: Instant) {
+        self.controller = control.controller();
+        self.rule = self.controller.interval_rule();
+        self.gate.set_limit(self.controller.start(), now);
+    }
+
+    /// Returns the measurements that the curve is made of, the oldest first.
+    #[must_use]
+    pub fn measurements(&self, now: Instant) -> Vec<CurveMeasurement> {
+        let since = self.started.map(|started| now.saturating_duration_since(started));
+        self.what_if.measurements(since.unwrap_or_default().as_secs_f64()).collect()
     }
 
     /// Ends the interval if it is over; the new limit is in force when this returns.

@@ -17,11 +17,14 @@
 //! also resumes databases that were paused one by one, SUSPEND lets running transactions end, and
 //! KILL rolls back what runs before it closes a connection.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
+use tidegate_control::{Algorithm, ControlChoice, Mpl};
+
+use crate::config::{Control, ServerHosts};
 use crate::mailbox::Message;
 use crate::shared::Shared;
 use crate::slots::WorkerIndex;
@@ -78,6 +81,50 @@ impl DatabaseOrders {
     }
 }
 
+/// Who chooses a server's limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LimitOrder {
+    /// As configured.
+    #[default]
+    Configured,
+    /// Nobody: it stays here.
+    Pinned(Mpl),
+    /// Nobody: it is the highest, and a controller says what it would set.
+    Observing,
+}
+
+impl LimitOrder {
+    /// Returns its name in `/status.json`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            LimitOrder::Configured => "configured",
+            LimitOrder::Pinned(_) => "pinned",
+            LimitOrder::Observing => "observing",
+        }
+    }
+
+    /// Returns how the limit is controlled under this order, beginning at `start` if the controller
+    /// begins where it is told.
+    pub(crate) fn control(self, configured: &Control, start: Mpl) -> Control {
+        let mut control = *configured;
+        match self {
+            LimitOrder::Configured => {}
+            LimitOrder::Pinned(limit) => {
+                control.algorithm = Algorithm::Fixed(limit);
+                (control.is_observing, control.keep) = (false, None);
+            }
+            LimitOrder::Observing => {
+                let asked = ControlChoice::observing(control.algorithm);
+                // Some learn only from limits that they set.
+                control.algorithm = asked.map_or(ControlChoice::ASKED, |asked| asked.algorithm);
+                (control.is_observing, control.keep) = (true, None);
+            }
+        }
+        control.setting.start = control.setting.bounds.clamp(start);
+        control
+    }
+}
+
 /// What is waited for in every event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
@@ -122,6 +169,19 @@ pub(crate) enum CommandError {
     /// The client has gone, or never was.
     #[error("client {0} not found")]
     NoClient(u64),
+    /// No such server.
+    #[error("no such server: {0}")]
+    NoServer(String),
+    /// A limit outside the bounds that are configured.
+    #[error("the limit of {server} is from {min} to {max}")]
+    LimitBounds {
+        /// The server.
+        server: String,
+        /// The lowest limit.
+        min: Mpl,
+        /// The highest limit.
+        max: Mpl,
+    },
     /// Nobody waits for the outcome any more; the order stays in force.
     #[error("the order stays in force, but its completion is no longer waited for")]
     Abandoned,
@@ -140,6 +200,8 @@ struct State {
     reconnects_of: BTreeMap<String, u64>,
     waits: Vec<Wait>,
     waits_begun: u64,
+    /// Who chooses the limit, of the servers where it is not as configured.
+    limits: HashMap<ServerHosts, LimitOrder>,
 }
 
 /// The orders in force.
@@ -179,6 +241,11 @@ impl Commands {
             hold => hold,
         };
         DatabaseOrders { hold, reconnects: state.reconnects.max(own) }
+    }
+
+    /// Returns who chooses a server's limit.
+    pub(crate) fn limit_order(&self, server: &ServerHosts) -> LimitOrder {
+        self.lock().limits.get(server).copied().unwrap_or_default()
     }
 
     /// Refuses all new clients but those of the console, from now on.
@@ -404,6 +471,25 @@ impl Shared {
     pub(crate) fn enable(&self, database: &str) -> Result<(), CommandError> {
         let database = self.ordered_name(database)?;
         self.commands.lock().disabled.remove(&database);
+        Ok(())
+    }
+
+    /// Says who chooses a server's limit, from the next tick of the control thread on.
+    ///
+    /// # Errors
+    /// There is no such server, or the limit is outside the bounds that are configured.
+    pub(crate) fn order_limit(&self, server: &str, order: LimitOrder) -> Result<(), CommandError> {
+        let named = self.servers.iter().find(|it| it.name == server && !it.is_retired);
+        let named = named.ok_or_else(|| CommandError::NoServer(server.to_owned()))?;
+        let bounds = named.control.setting.bounds;
+        if let LimitOrder::Pinned(limit) = order
+            && bounds.clamp(limit) != limit
+        {
+            let (min, max) = (bounds.min(), bounds.max());
+            return Err(CommandError::LimitBounds { server: server.to_owned(), min, max });
+        }
+        let address = named.server.address.clone();
+        self.commands.lock().limits.insert(address, order);
         Ok(())
     }
 

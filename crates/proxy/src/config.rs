@@ -285,6 +285,11 @@ pub struct Config {
     pub listen: Vec<ListenAddress>,
     /// Where `/metrics`, `/healthz` and `/readyz` are served.
     pub admin_listen: Option<SocketAddr>,
+    /// The file with the token for orders there; without one it only shows.
+    pub admin_token_file: Option<PathBuf>,
+    /// Host names by which browsers may ask for the page, beside addresses and those of this
+    /// machine.
+    pub admin_hosts: Vec<String>,
     /// Event loops, each on a thread of its own.
     pub threads: NonZeroUsize,
     /// The databases; at least one, names distinct.

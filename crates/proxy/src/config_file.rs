@@ -74,7 +74,8 @@ impl ConfigFile {
         let directory = path.parent().unwrap_or(Path::new(""));
         let ClientTlsSection { certificate, key, ca, .. } = &mut file.client_tls;
         let (hba, ident) = (&mut file.auth_hba_file, &mut file.auth_ident_file);
-        let paths = [&mut file.users_file, hba, ident, &mut file.journal, certificate, key, ca];
+        let (journal, token) = (&mut file.journal, &mut file.admin_token_file);
+        let paths = [&mut file.users_file, hba, ident, journal, token, certificate, key, ca];
         for path in paths.into_iter().flatten() {
             *path = directory.join(&*path);
         }
@@ -120,6 +121,8 @@ impl ConfigFile {
         Ok(Config {
             listen,
             admin_listen: self.admin_listen.map(|AdminAddress(address)| address),
+            admin_token_file: self.admin_token_file,
+            admin_hosts: self.admin_hosts,
             threads: self.threads.unwrap_or(defaults::THREADS),
             databases: databases(self.databases, &users, timeouts.client)?,
             authentication,

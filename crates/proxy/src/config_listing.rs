@@ -15,6 +15,11 @@ pub fn settings_in_force(config: &Config) -> Vec<(String, String)> {
     let mut settings: Vec<(String, String)> = vec![
         ("listen".into(), listen.join(",")),
         ("admin_listen".into(), or_none(config.admin_listen)),
+        (
+            "admin_token_file".into(),
+            or_none(config.admin_token_file.as_ref().map(|it| it.display())),
+        ),
+        ("admin_hosts".into(), config.admin_hosts.join(",")),
         ("threads".into(), config.threads.to_string()),
         ("auth".into(), config.authentication.to_string()),
         ("admin_users".into(), config.admin_users.join(",")),

@@ -9,6 +9,7 @@
 //! | [`Server`]: gate, limit, hosts | its address is | a new one begins; what is left of it stays |
 //! | index of an [`Entry`] | it connects alike | a new index: connections are replaced |
 //! | connectors, acceptor | what is written about TLS is | the files are read |
+//! | the admin interface's token | the file's path is | the file is read |
 //! | [`Lookups`] | server, TLS and query are | they ask anew |
 //! | users | the file's path is | the file is read |
 
@@ -19,6 +20,7 @@ use tidegate_gate::{ClassGoal, Gate, Limits};
 
 use crate::StartError;
 use crate::accounts::Accounts;
+use crate::admin::AdminToken;
 use crate::auth_query::{self, Lookups};
 use crate::commands::Commands;
 use crate::config::{ClientAuthentication, Config, Database, ServerAddress, SslMode};
@@ -70,6 +72,12 @@ pub(crate) fn build(
         Some(before) if before.config.client_tls == config.client_tls => before.acceptor.clone(),
         _ => config.client_tls.as_ref().map(tls_settings::acceptor).transpose()?.map(Arc::new),
     };
+    let admin_token = match before {
+        Some(before) if before.config.admin_token_file == config.admin_token_file => {
+            before.admin_token.clone()
+        }
+        _ => config.admin_token_file.as_deref().map(AdminToken::watched).transpose()?,
+    };
     let known_users = before.and_then(|before| before.system_users.clone());
     let by_system = config.authentication == ClientAuthentication::Hba;
     let system_users = match known_users {
@@ -83,6 +91,7 @@ pub(crate) fn build(
         entries_made: before.map_or(0, |before| before.entries_made),
         servers,
         acceptor,
+        admin_token,
         system_users,
         accounts: lasting.accounts,
         mailboxes: lasting.mailboxes,

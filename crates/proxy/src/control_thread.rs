@@ -15,6 +15,7 @@ use tidegate_control::{Decision, GoalStatus, Observation, Proposal, SplitMix64};
 use tidegate_gate::journal::{Decided, Journal};
 use tidegate_gate::{Adjustment, ClassGoal, DatabaseState, Governor};
 
+use crate::commands::LimitOrder;
 use crate::config::Control;
 use crate::health::Health;
 use crate::shared::{InForce, Server, Shared};
@@ -199,6 +200,10 @@ fn log_goal(server: &str, keep: ClassGoal, before: Option<GoalStatus>, now: Goal
 /// One server's control loop.
 struct ServerLoop {
     regulated: ControlledServer,
+    /// Who was ordered to choose the limit.
+    order: LimitOrder,
+    /// How it is found by that.
+    in_force: Control,
     governor: Governor,
     /// The limit last decided, to tell a change from a confirmation.
     limit: Option<u32>,
@@ -222,6 +227,8 @@ impl ServerLoop {
             proposed: None,
             goal: None,
             warnings: OverdueWarnings::new(regulated.server.index),
+            order: LimitOrder::Configured,
+            in_force: regulated.control,
             regulated,
         }
     }
@@ -264,7 +271,8 @@ impl ControlLoop {
     /// the limit in force unless it is told where to start.
     fn take_over_configuration(&mut self) {
         let mut before = std::mem::take(&mut self.servers);
-        for one in &self.shared.servers {
+        let shared = Arc::clone(&self.shared);
+        for one in &shared.servers {
             let is_it = |it: &ServerLoop| Arc::ptr_eq(&it.regulated.server, &one.server);
             let known = before.iter().position(is_it).map(|index| before.swap_remove(index));
             let mut next = one.clone();
@@ -281,18 +289,42 @@ impl ControlLoop {
                 }
                 None => {}
             }
-            if let Some(journal) = &mut self.journal
-                && let Err(error) =
-                    journal.begin(&next.name, &next.control, self.shared.config.seed)
-            {
-                tracing::error!(%error, "cannot write the journal; it ends here");
-                self.journal = None;
-            }
+            self.begin_record(&next.name, &next.control);
+            next.server.decisions.begin_anew();
             let mut begun = ServerLoop::new(next, self.seeds.next_bits());
             // It is compared with what is configured.
             begun.regulated.control = one.control;
             self.servers.push(begun);
         }
+    }
+
+    /// Begins another record of a server in the journal.
+    fn begin_record(&mut self, server: &str, control: &Control) {
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.begin(server, control, self.shared.config.seed)
+        {
+            tracing::error!(%error, "cannot write the journal; it ends here");
+            self.journal = None;
+        }
+    }
+
+    /// Lets another controller decide if an administrator has ordered so.
+    fn obey_limit_order(&mut self, index: usize, now: Instant) {
+        let of_server = &mut self.servers[index];
+        let server = &of_server.regulated.server;
+        let order = self.shared.commands.limit_order(&server.address);
+        if std::mem::replace(&mut of_server.order, order) == order {
+            return;
+        }
+        let control = order.control(&of_server.regulated.control, server.gate.snapshot().limit);
+        server.decisions.begin_anew();
+        of_server.governor.replace(&control, now);
+        of_server.in_force = control;
+        of_server.limit = Some(control.controller().start().get());
+        (of_server.proposed, of_server.goal) = (None, None);
+        let name = of_server.regulated.name.clone();
+        tracing::info!(server = name, control = %control.choice(), "the limit is controlled anew");
+        self.begin_record(&name, &control);
     }
 
     fn tick(&mut self, now: Instant) {
@@ -305,11 +337,14 @@ impl ControlLoop {
             warnings.give(&gate.discount(now), &self.shared, now);
         }
         for index in 0..self.servers.len() {
+            self.obey_limit_order(index, now);
             let ServerLoop { regulated, governor, .. } = &mut self.servers[index];
             let state = |interval| regulated.state(interval, now);
             if let Some(adjustment) = governor.tick_with(now, state) {
                 self.report(index, adjustment, now);
             }
+            let server = &self.servers[index].regulated.server;
+            server.track.pass(|| server.gate.progress(now).0, now);
         }
         if now >= self.next_reload {
             self.next_reload = now + RELOAD_INTERVAL;
@@ -333,6 +368,8 @@ impl ControlLoop {
         let regulated = &of_server.regulated;
         let decisions = &regulated.server.decisions;
         decisions.add(controller, decision.reason);
+        let measurements = || of_server.governor.measurements(now);
+        regulated.server.track.add(controller, observation, decision, measurements, now);
         let limit = decision.limit.get();
         let is_change = of_server.limit.replace(limit) != Some(limit);
         log_interval(is_change, regulated, observation, decision);
@@ -342,7 +379,7 @@ impl ControlLoop {
             let is_change = of_server.proposed.replace(limit) != Some(limit);
             log_proposal(is_change, &regulated.name, observation, proposal);
         }
-        if let (Some(status), Some(keep)) = (goal, regulated.control.keep) {
+        if let (Some(status), Some(keep)) = (goal, of_server.in_force.keep) {
             decisions.set_goal(*status);
             let before = of_server.goal.replace(*status);
             log_goal(&regulated.name, keep, before, *status);

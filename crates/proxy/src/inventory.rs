@@ -150,6 +150,42 @@ pub(crate) struct Report {
     pub(crate) pools: Vec<PoolRow>,
 }
 
+/// Clients of a server that hold a permit or wait, of one event loop or of all.
+#[derive(Clone, Debug)]
+pub(crate) struct BusyClients {
+    pub(crate) server: ServerIndex,
+    /// Those that have held a permit longest.
+    pub(crate) holders: Vec<ClientRow>,
+    /// How many hold one.
+    pub(crate) holders_total: u32,
+    /// Those that have waited longest, for a permit or for the end of a pause.
+    pub(crate) waiters: Vec<ClientRow>,
+    /// How many wait.
+    pub(crate) waiters_total: u32,
+}
+
+/// Asks an event loop for its busy clients. Who asks need not wait: it is woken by the answer.
+#[derive(Clone, Debug)]
+pub(crate) struct BusyInquiry {
+    /// By server.
+    pub(crate) to: mpsc::Sender<Vec<BusyClients>>,
+    pub(crate) waker: Arc<mio::Waker>,
+    /// Rows of each kind of each server.
+    pub(crate) most: usize,
+}
+
+impl BusyInquiry {
+    /// Answers.
+    pub(crate) fn answer(&self, busy: Vec<BusyClients>) {
+        // Who asked may have stopped.
+        if self.to.send(busy).is_ok()
+            && let Err(error) = self.waker.wake()
+        {
+            tracing::debug!(%error, "cannot wake the admin interface");
+        }
+    }
+}
+
 /// What all event loops have.
 #[derive(Clone, Debug)]
 pub(crate) struct Inventory {

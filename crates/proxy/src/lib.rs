@@ -8,13 +8,14 @@
 //! - one thread for each server whose sessions are watched (`watch`);
 //! - one thread for each server that is asked for users (`auth_query`), and one that finds the
 //!   names of users of the operating system (`system_users`), where they log in;
-//! - one thread for `/metrics`, `/healthz` and `/readyz` (`admin`).
+//! - one thread that gives signs of life, if the service manager wants them (`watchdog`);
+//! - one thread for the page, `/status.json`, `/metrics`, `/healthz` and `/readyz` (`admin`).
 //!
 //! The protocol's bookkeeping is apart from the sockets: `session` and `replies` for transactions,
 //! `login`, `scram` and `handshake` for both kinds of login.
 
 mod accounts;
-pub mod admin;
+mod admin;
 mod auth_query;
 mod cancel_key;
 mod capacity;
@@ -40,6 +41,7 @@ mod login;
 mod mailbox;
 pub mod metrics;
 mod net;
+pub mod notify;
 mod peers;
 pub mod pgbouncer;
 mod reload;
@@ -55,6 +57,7 @@ mod settings_reference;
 mod shared;
 mod slots;
 mod statements;
+pub mod status;
 mod switches;
 mod system_users;
 mod timeouts;
@@ -64,6 +67,7 @@ mod upstream;
 mod upstream_url;
 pub mod users;
 mod watch;
+mod watchdog;
 mod worker;
 
 use std::io;
@@ -77,6 +81,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use accounts::Accounts;
+pub use admin::AdminError;
 pub use check::{Findings, check};
 use config::{Config, ListenAddress, ServerHosts};
 use config_file::Override;
@@ -93,6 +98,7 @@ pub use reload::{ReloadError, ReloadReport};
 use shared::InForce;
 use slots::WorkerIndex;
 pub use tls::settings::TlsSettingsError;
+use watchdog::Watchdog;
 use worker::Worker;
 
 /// Why a proxy does not start.
@@ -119,7 +125,7 @@ pub enum StartError {
     Threads(usize),
     /// The admin interface does not start.
     #[error(transparent)]
-    Admin(#[from] admin::AdminError),
+    Admin(#[from] AdminError),
     /// The journal cannot be written.
     #[error(
         "cannot write the journal {}: {source}; name a file in an existing directory that may be \
@@ -146,6 +152,7 @@ pub struct Running {
     metrics: Arc<MetricsSource>,
     reloader: Arc<Reloader>,
     control_thread: Option<ControlThread>,
+    watchdog: Option<Watchdog>,
 }
 
 /// Starts a proxy; it serves when this returns.
@@ -179,12 +186,14 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let (reloader, mut listeners) = Reloader::start(Arc::clone(&in_force), Arc::clone(&metrics))?;
     let reloader = Arc::new(reloader);
     let control_thread = ControlThread::start(Arc::clone(&in_force), journal, Arc::clone(&health))?;
+    let watchdog = notify::watchdog_time();
     let mut running = Running {
         in_force: Arc::clone(&in_force),
         workers: Vec::new(),
         metrics,
         reloader,
         control_thread: Some(control_thread),
+        watchdog: watchdog.map(|it| Watchdog::start(it, counters.clone())).transpose()?,
     };
     // The first worker accepts for all.
     for ((index, poll), counters) in polls.into_iter().enumerate().zip(counters) {
@@ -331,6 +340,7 @@ impl Running {
                 tracing::error!("an event loop panicked");
             }
         }
+        self.watchdog = None;
         self.control_thread = None;
         self.reloader.stop();
     }

@@ -73,11 +73,11 @@ pub(crate) enum Step {
 
 /// Declares why logins fail, each with its label in `/metrics`.
 macro_rules! login_failures {
-    ($($(#[$doc:meta])* $name:ident: $label:literal,)*) => {
+    ($($(#[doc = $doc:literal])+ $name:ident: $label:literal,)*) => {
         /// Why a login has failed, for whom runs the proxy. The client is not told all of it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum LoginFailure {
-            $($(#[$doc])* $name,)*
+            $($(#[doc = $doc])+ $name,)*
         }
 
         impl LoginFailure {
@@ -88,6 +88,13 @@ macro_rules! login_failures {
             pub(crate) fn label(self) -> &'static str {
                 match self {
                     $(LoginFailure::$name => $label,)*
+                }
+            }
+
+            /// Returns the reason in words.
+            pub(crate) fn sentence(self) -> &'static str {
+                match self {
+                    $(LoginFailure::$name => concat!($($doc),+).trim_start(),)*
                 }
             }
         }

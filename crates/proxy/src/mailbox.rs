@@ -12,7 +12,7 @@ use crate::auth_query::LookedUp;
 use crate::capacity::Place;
 use crate::client::{ClientSlot, Requester};
 use crate::commands::Scope;
-use crate::inventory::Report;
+use crate::inventory::{BusyInquiry, Report};
 use crate::net::{Listener, Stream};
 use crate::slots::PoolIndex;
 use crate::upstream::PoolKey;
@@ -59,6 +59,8 @@ pub(crate) enum Message {
     ConsoleAnswer { client: ClientSlot, bytes: Vec<u8> },
     /// Say who is connected.
     Report { to: Sender<Report> },
+    /// Say which clients hold a permit or wait.
+    ReportBusy(BusyInquiry),
     /// Stop: no new clients; transactions may run until `deadline`.
     Shutdown { deadline: Instant },
 }

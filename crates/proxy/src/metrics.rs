@@ -50,6 +50,8 @@ macro_rules! worker_counters {
         #[repr(align(128))]
         pub struct WorkerCounters {
             $(#[doc = $help] pub $field: AtomicU64,)*
+            /// Turns of the loop: it stands still if they do.
+            pub(crate) turns: AtomicU64,
             /// Logins refused, by reason, in the order of [`LoginFailure::ALL`].
             pub(crate) login_failures: [AtomicU64; LoginFailure::ALL.len()],
             /// Times that session state of each kind pinned a client.
@@ -167,6 +169,22 @@ impl Decisions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).curve.clone()
     }
 
+    /// Returns what is known of the response time to keep.
+    pub(crate) fn goal(&self) -> Option<GoalStatus> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).goal
+    }
+
+    /// Returns what would have been decided last by a controller that is only asked.
+    pub(crate) fn proposal(&self) -> Option<Proposal> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).proposal
+    }
+
+    /// Another controller decides from now on: forgets what the one before said of itself.
+    pub(crate) fn begin_anew(&self) {
+        let mut decided = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (decided.proposal, decided.goal) = (None, None);
+    }
+
     fn so_far(&self) -> ServerDecisions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -264,6 +282,12 @@ impl MetricsSource {
         self.shutting_down.load(Ordering::Relaxed)
     }
 
+    /// Returns whether [`MetricsSource::begin_drain`] was called.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
     /// Returns why no new clients should come, a line for each reason; none if they may. Servers
     /// that cannot be reached are a reason unless `is_without_servers`.
     pub(crate) fn reasons_not_ready(&self, is_without_servers: bool) -> Vec<String> {
@@ -271,7 +295,7 @@ impl MetricsSource {
         reasons.extend(self.health.failure().map(|failure| failure.to_string()));
         if self.is_shutting_down() {
             reasons.push("shutting down".to_owned());
-        } else if self.draining.load(Ordering::Relaxed) {
+        } else if self.is_draining() {
             reasons.push("draining: about to shut down".to_owned());
         }
         let servers = self.servers();
@@ -287,6 +311,11 @@ impl MetricsSource {
     /// Returns where the proxy's threads report that they have failed.
     pub(crate) fn health(&self) -> &Arc<Health> {
         &self.health
+    }
+
+    /// Returns the counters of every event loop.
+    pub(crate) fn workers(&self) -> &[Arc<WorkerCounters>] {
+        &self.workers
     }
 
     /// All metrics in Prometheus' text format.

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 
 use crate::StartError;
-use crate::admin::{self, AdminHandle};
+use crate::admin::{self, AdminHandle, AdminSocket};
 use crate::auth_query::LookUpThread;
 use crate::check::check;
 use crate::config::{Config, ListenAddress};
@@ -267,7 +267,10 @@ impl Reloader {
         }
         let known_admin = assets.admin.as_ref().map(|(wanted, _)| *wanted);
         let keeps_admin = known_admin == config.admin_listen;
-        let start = |at| Ok((at, admin::start(at, Arc::clone(&self.metrics))?));
+        let start = |at| {
+            let (in_force, metrics) = (Arc::clone(&self.in_force), Arc::clone(&self.metrics));
+            Ok((at, admin::start(AdminSocket::bind(at)?, in_force, metrics)?))
+        };
         let wanted = config.admin_listen.filter(|_| !keeps_admin);
         let admin = wanted.map(start).transpose().map_err(StartError::Admin)?;
         let lookups = configuration::distinct_lookups(shared);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate_gate::Gate;
 
 use crate::accounts::Accounts;
+use crate::admin::AdminToken;
 use crate::auth_query::Lookups;
 use crate::capacity::Bound;
 use crate::commands::Commands;
@@ -20,6 +21,7 @@ use crate::net::{Connection, Stream};
 use crate::reloaded::Reloaded;
 use crate::replication::Replication;
 use crate::slots::{DatabaseIndex, ServerIndex};
+use crate::status::Track;
 use crate::system_users::SystemUsers;
 use crate::tls::settings::{Acceptor, Connector};
 use crate::upstream::PoolKey;
@@ -34,6 +36,8 @@ pub(crate) struct Server {
     pub(crate) hosts: Arc<Hosts>,
     /// The decisions about its limit.
     pub(crate) decisions: Arc<Decisions>,
+    /// Its last minutes.
+    pub(crate) track: Track,
     /// As in [`crate::config::Timeouts`].
     unreachable: Mutex<Option<Duration>>,
 }
@@ -52,7 +56,8 @@ impl Server {
         let now = Instant::now();
         let hosts = Arc::new(Hosts::new(address.clone(), gate.clone(), seed, now));
         let (decisions, unreachable) = (Arc::default(), Mutex::default());
-        let server = Server { index, address, gate, hosts, decisions, unreachable };
+        let track = Track::new(now, gate.snapshot().limit.get());
+        let server = Server { index, address, gate, hosts, decisions, track, unreachable };
         let mut failed = server.hosts.resolve(now);
         if failed.len() == server.address.hosts.len()
             && let Some((_, error)) = failed.pop()
@@ -169,6 +174,8 @@ pub(crate) struct Shared {
     pub(crate) servers: Vec<ControlledServer>,
     /// How TLS begins with clients, if it is offered.
     pub(crate) acceptor: Option<Arc<Reloaded<Acceptor>>>,
+    /// The token for orders on the admin interface, if they are taken there.
+    pub(crate) admin_token: Option<Arc<Reloaded<AdminToken>>>,
     /// Who finds the names of users of the operating system, where they count.
     pub(crate) system_users: Option<Arc<SystemUsers>>,
     /// How many connections there are to servers and of clients, and how many there may be.
@@ -199,6 +206,9 @@ impl Shared {
         if let Some(acceptor) = &self.acceptor {
             acceptor.reload();
         }
+        if let Some(token) = &self.admin_token {
+            token.reload();
+        }
         for connector in self.entries.iter().flat_map(|it| it.connectors.iter()).flatten() {
             connector.reload();
         }
@@ -212,6 +222,9 @@ impl Shared {
         }
         if let Some(acceptor) = &self.acceptor {
             acceptor.reread();
+        }
+        if let Some(token) = &self.admin_token {
+            token.reread();
         }
         for connector in self.entries.iter().flat_map(|it| it.connectors.iter()).flatten() {
             connector.reread();

@@ -345,6 +345,8 @@ impl Worker {
             polled => polled?,
         }
         self.mailbox.awake();
+        let turns = self.counters.turns.load(Ordering::Relaxed);
+        self.counters.turns.store(turns.wrapping_add(1), Ordering::Relaxed);
         self.now = Instant::now();
         self.look_for_configuration();
         self.follow_up();
@@ -458,6 +460,7 @@ impl Worker {
                     // Who asked may wait no longer.
                     let _ = to.send(self.report());
                 }
+                Message::ReportBusy(inquiry) => inquiry.answer(self.busy(inquiry.most)),
                 Message::Shutdown { deadline } => self.begin_shutdown(deadline),
             }
             self.follow_up();

@@ -14,6 +14,7 @@ mod serving;
 mod sessions;
 mod simulate;
 mod support;
+mod top;
 mod usage;
 mod virtual_time;
 mod xml;

@@ -60,6 +60,19 @@ pub struct WhatIfCurve {
     pub rows: Vec<CurveRow>,
 }
 
+/// Throughput as it was measured with so many transactions in the database.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurveMeasurement {
+    /// The number of transactions, in the mean.
+    pub mpl: f64,
+    /// Completed transactions per second.
+    pub throughput_tps: f64,
+    /// How long ago it was measured, seconds.
+    pub age_s: f64,
+    /// How long it was measured, seconds.
+    pub seconds: f64,
+}
+
 impl CurveInterval {
     /// Whether the number lies in the interval.
     #[must_use]

@@ -59,7 +59,7 @@ use load::{HeldBy, Normal, RecentLoad};
 use meter::CurveMeter;
 use process::{Parameters, ProcessFit, TimeSpan};
 
-pub use curve::{CurveInterval, CurveRow, Unknown, WhatIfCurve};
+pub use curve::{CurveInterval, CurveMeasurement, CurveRow, Unknown, WhatIfCurve};
 
 /// How often a curve is made, seconds.
 const EVERY_S: f64 = 10.0;
@@ -146,6 +146,17 @@ impl WhatIf {
         self.next_s = Some(at_s + if has_changed { SOON_S } else { EVERY_S });
         self.load.end_block();
         Some(self.curve(at_s))
+    }
+
+    /// Returns what the curve is made of: the measurements that are kept, the oldest first. `at_s`
+    /// is the present on the clock of the observations.
+    pub fn measurements(&self, at_s: f64) -> impl Iterator<Item = CurveMeasurement> {
+        self.history.points().iter().map(move |point| CurveMeasurement {
+            mpl: libm::exp(point.x),
+            throughput_tps: libm::exp(point.ln_x),
+            age_s: (at_s - point.at_s).max(0.0),
+            seconds: point.seconds,
+        })
     }
 
     /// What is expected at `at_s`, by all that was learnt before.

@@ -28,6 +28,10 @@ pub struct ConfigFile {
     pub listen: Option<Vec<ListenAddress>>,
     /// Where `/metrics`, `/healthz` and `/readyz` are served.
     pub admin_listen: Option<AdminAddress>,
+    /// The file with the token for orders there.
+    pub admin_token_file: Option<PathBuf>,
+    /// Host names by which browsers may ask for the page.
+    pub admin_hosts: Vec<String>,
     /// Event loops.
     pub threads: Option<NonZeroUsize>,
     /// How clients prove who they are.

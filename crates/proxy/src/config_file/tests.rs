@@ -60,6 +60,8 @@ fn every_key_is_read() {
         r#"
         listen = ["0.0.0.0:1", "/tmp/.s.PGSQL.1"]
         admin_listen = "[::1]:2"
+        admin_token_file = "t"
+        admin_hosts = ["tide.example"]
         threads = 3
         auth = "md5"
         users_file = {users:?}

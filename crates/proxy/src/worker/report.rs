@@ -1,12 +1,15 @@
 //! The rows of an event loop for the [inventory](crate::inventory).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::client::{
     Client, ClientSlot, ClientState, LoggedIn, TransactionInput, TransactionState,
 };
-use crate::inventory::{ClientActivity, ClientRow, PoolRow, Report, ServerActivity, ServerRow};
-use crate::slots::PoolIndex;
+use crate::inventory::{
+    BusyClients, ClientActivity, ClientRow, PoolRow, Report, ServerActivity, ServerRow,
+};
+use crate::slots::{PoolIndex, ServerIndex};
 use crate::upstream::{Upstream, UpstreamState};
 
 use super::Worker;
@@ -32,17 +35,66 @@ impl Worker {
         }
     }
 
+    /// Returns, for each server, the clients that have held a permit longest and those that have
+    /// waited longest, at most `most` of each kind. Rows are made for these only: thousands may
+    /// wait.
+    pub(super) fn busy(&self, most: usize) -> Vec<BusyClients> {
+        let mut servers: Vec<(ServerIndex, BusySlots, BusySlots)> = Vec::new();
+        for (slot, client) in self.clients.iter() {
+            let Some(account) = client.account() else { continue };
+            let holds = self.permit_since(client);
+            let asked = client.asked_at().unwrap_or(client.connected_at);
+            let is_waiting =
+                matches!(activity(client), ClientActivity::Queued | ClientActivity::Paused);
+            if holds.is_none() && !is_waiting {
+                continue;
+            }
+            let index = self.upstreams[account.pool].entry.server.index;
+            let known = servers.iter().position(|(server, ..)| *server == index);
+            let at = known.unwrap_or_else(|| {
+                servers.push((index, Vec::new(), Vec::new()));
+                servers.len() - 1
+            });
+            match holds {
+                Some(since) => servers[at].1.push((since, slot)),
+                None => servers[at].2.push((asked, slot)),
+            }
+        }
+        let row = |(_, slot): (Instant, ClientSlot)| {
+            self.clients.get(slot).map(|client| self.client_row(slot, client))
+        };
+        let rows = |all: BusySlots| oldest(all, most).into_iter().filter_map(row).collect();
+        let count = |all: &BusySlots| u32::try_from(all.len()).unwrap_or(u32::MAX);
+        let busy = servers.into_iter().map(|(server, held, waiting)| BusyClients {
+            server,
+            holders_total: count(&held),
+            waiters_total: count(&waiting),
+            holders: rows(held),
+            waiters: rows(waiting),
+        });
+        busy.collect()
+    }
+
+    /// Returns since when a client has a permit, if it has one.
+    fn permit_since(&self, client: &Client) -> Option<Instant> {
+        let has_permit = match client.transaction() {
+            Some(TransactionState::Running(_)) => {
+                let upstream = client.upstream().and_then(|it| self.upstreams.get(it));
+                upstream.is_some_and(Upstream::is_busy)
+            }
+            Some(TransactionState::AwaitingUpstream(_)) => true,
+            _ => false,
+        };
+        let asked_at = client.asked_at().unwrap_or(client.connected_at);
+        has_permit.then(|| client.running().map_or(asked_at, |running| running.since))
+    }
+
     fn client_row(&self, slot: ClientSlot, client: &Client) -> ClientRow {
         let account = client.account();
         let pool = account.map(|account| &self.upstreams[account.pool]);
         let upstream = client.upstream().and_then(|upstream| self.upstreams.get(upstream));
         let activity = activity(client);
         let asked_at = client.asked_at().unwrap_or(client.connected_at);
-        let has_permit = match client.transaction() {
-            Some(TransactionState::Running(_)) => upstream.is_some_and(Upstream::is_busy),
-            Some(TransactionState::AwaitingUpstream(_)) => true,
-            _ => false,
-        };
         let waits = matches!(
             activity,
             ClientActivity::Queued | ClientActivity::Paused | ClientActivity::AwaitingConnection
@@ -70,8 +122,7 @@ impl Worker {
             connected_at: client.connected_at,
             asked_at,
             waiting_since: waits.then_some(asked_at),
-            permit_since: has_permit
-                .then(|| client.running().map_or(asked_at, |running| running.since)),
+            permit_since: self.permit_since(client),
             idle_since: client.idle_in_transaction_since(),
             prepared_statements: account.map_or(0, |it| it.session.statements.len()),
             link: upstream.map(|upstream| upstream.id),
@@ -110,6 +161,18 @@ impl Worker {
             cancels: upstream.cancels,
         }
     }
+}
+
+/// Clients with the moment from which they hold or wait.
+type BusySlots = Vec<(Instant, ClientSlot)>;
+
+/// Returns the oldest of these.
+fn oldest(mut all: BusySlots, most: usize) -> BusySlots {
+    if all.len() > most {
+        all.select_nth_unstable_by_key(most, |(since, _)| *since);
+        all.truncate(most);
+    }
+    all
 }
 
 fn application_name(client: &Client) -> String {
