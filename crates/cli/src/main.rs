@@ -8,6 +8,7 @@ mod import;
 mod interrupt;
 mod lab;
 mod load;
+mod logs;
 mod machines;
 mod probe;
 mod proxy;
@@ -22,6 +23,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tidegate_proxy::config::LogFormat;
 use tracing_subscriber::filter::LevelFilter;
 
 const EXIT_CODES: &str = "\
@@ -42,6 +44,11 @@ struct Arguments {
     /// Level of the log on standard error: off, error, warn, info, debug or trace
     #[arg(long, global = true, value_name = "LEVEL", default_value = "info")]
     log_level: LevelFilter,
+
+    /// Form of the log: text, json or journald [default: journald where it goes to the journal of
+    /// systemd, else text]
+    #[arg(long, global = true, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -88,13 +95,9 @@ impl Failure {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_max_level(arguments.log_level)
-        .with_target(false)
-        .with_writer(io::stderr)
-        .init();
+    logs::begin(arguments.log_level, arguments.log_format);
     let outcome = match arguments.command {
-        Command::Proxy(arguments) => proxy::run(*arguments),
+        Command::Proxy(proxy) => proxy::run(*proxy, arguments.log_format.is_some()),
         Command::Import(arguments) => import::import(&arguments),
         Command::CheckConfig(arguments) => import::check_config(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),

@@ -22,7 +22,7 @@ use tidegate_proxy::{Running, ShutdownMode, ThreadFailure};
 use tracing::{debug, info, warn};
 
 use crate::interrupt::{self, Asked};
-use crate::{Failure, print};
+use crate::{Failure, logs, print};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -268,13 +268,19 @@ enum Event {
 }
 
 /// Serves until a signal ends the proxy.
-pub(crate) fn run(arguments: ProxyArguments) -> Result<(), Failure> {
+///
+/// The form of the log is the file's, unless the command line has named one.
+pub(crate) fn run(arguments: ProxyArguments, has_log_format: bool) -> Result<(), Failure> {
     let config = arguments.config(&[]).map_err(Failure::usage)?;
+    if let Some(format) = config.log_format.filter(|_| !has_log_format) {
+        logs::set(format);
+    }
     // From here on a signal waits until somebody asks for it.
     let signals = interrupt::signals().map_err(Failure::failed)?;
     raise_file_limit();
     let running = tidegate_proxy::start(config).map_err(Failure::failed)?;
     print(&addresses(&running))?;
+    running.log_start();
     notify(ServiceState::Ready("serving"));
 
     let (tell, events) = mpsc::channel();

@@ -146,6 +146,15 @@ reasons! {
     }
 }
 
+impl Reason {
+    /// Returns whether the limit was chosen only to be measured for a moment: it says nothing of
+    /// where the limit will stay.
+    #[must_use]
+    pub fn is_trial(&self) -> bool {
+        matches!(self, Reason::Paired(reason) if reason.is_trial())
+    }
+}
+
 /// The change from one interval to the next that a hill-climbing step was judged by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {

@@ -278,6 +278,23 @@ pub struct UserSettings {
     pub timeouts: ClientTimeoutsSection,
 }
 
+/// The form of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// An object in each line.
+    Json,
+    /// For the journal of systemd: each line begins with its priority.
+    Journald,
+}
+
+impl LogFormat {
+    /// All forms.
+    pub const ALL: [LogFormat; 3] = [LogFormat::Text, LogFormat::Json, LogFormat::Journald];
+}
+
 /// Everything the proxy is told.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -290,6 +307,8 @@ pub struct Config {
     /// Host names by which browsers may ask for the page, beside addresses and those of this
     /// machine.
     pub admin_hosts: Vec<String>,
+    /// The form of the log; `None` is what fits where it goes.
+    pub log_format: Option<LogFormat>,
     /// Event loops, each on a thread of its own.
     pub threads: NonZeroUsize,
     /// The databases; at least one, names distinct.

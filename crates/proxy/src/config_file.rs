@@ -123,6 +123,7 @@ impl ConfigFile {
             admin_listen: self.admin_listen.map(|AdminAddress(address)| address),
             admin_token_file: self.admin_token_file,
             admin_hosts: self.admin_hosts,
+            log_format: self.log_format,
             threads: self.threads.unwrap_or(defaults::THREADS),
             databases: databases(self.databases, &users, timeouts.client)?,
             authentication,

@@ -20,6 +20,7 @@ pub fn settings_in_force(config: &Config) -> Vec<(String, String)> {
             or_none(config.admin_token_file.as_ref().map(|it| it.display())),
         ),
         ("admin_hosts".into(), config.admin_hosts.join(",")),
+        ("log_format".into(), or_none(config.log_format)),
         ("threads".into(), config.threads.to_string()),
         ("auth".into(), config.authentication.to_string()),
         ("admin_users".into(), config.admin_users.join(",")),

@@ -124,7 +124,8 @@ pub(crate) fn begin_journal(
     Ok(journal)
 }
 
-/// Logs a control interval: a change of the limit at level info, any other at level debug.
+/// Logs a control interval: a change of the limit at level info, any other, and a limit that is
+/// only tried, at level debug.
 fn log_interval(
     is_change: bool,
     regulated: &ControlledServer,
@@ -205,7 +206,7 @@ struct ServerLoop {
     /// How it is found by that.
     in_force: Control,
     governor: Governor,
-    /// The limit last decided, to tell a change from a confirmation.
+    /// The limit last logged as a change, to tell one from a confirmation.
     limit: Option<u32>,
     /// The limit last proposed by a controller that is only asked.
     proposed: Option<u32>,
@@ -371,7 +372,9 @@ impl ControlLoop {
         let measurements = || of_server.governor.measurements(now);
         regulated.server.track.add(controller, observation, decision, measurements, now);
         let limit = decision.limit.get();
-        let is_change = of_server.limit.replace(limit) != Some(limit);
+        // A limit that is only tried for a moment is no news.
+        let is_settled = !decision.reason.is_trial();
+        let is_change = is_settled && of_server.limit.replace(limit) != Some(limit);
         log_interval(is_change, regulated, observation, decision);
         if let Some(proposal) = proposal {
             decisions.set_proposal(*proposal);

@@ -56,6 +56,7 @@ mod settings;
 mod settings_reference;
 mod shared;
 mod slots;
+mod start_log;
 mod statements;
 pub mod status;
 mod switches;

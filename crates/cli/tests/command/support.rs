@@ -47,7 +47,13 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn start(arguments: &[&str]) -> Proxy {
+        Proxy::start_in(arguments, &[])
+    }
+
+    /// The same, with more variables in its environment.
+    pub(crate) fn start_in(arguments: &[&str], environment: &[(&str, &str)]) -> Proxy {
         let mut command = tidegate(&["proxy", "--listen", "127.0.0.1:0"]);
+        command.envs(environment.iter().copied());
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -61,6 +67,16 @@ impl Proxy {
         self.stdout.read_line(&mut line).unwrap();
         let address = line.strip_prefix(label).unwrap_or_else(|| panic!("{line:?}"));
         address.trim().to_owned()
+    }
+
+    /// The next line of standard error, with its end.
+    pub(crate) fn log_line(&mut self) -> String {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while !line.ends_with(b"\n") && self.stderr.read(&mut byte).unwrap() > 0 {
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).unwrap()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

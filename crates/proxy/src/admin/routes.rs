@@ -94,8 +94,8 @@ impl Routes {
         }
     }
 
-    /// Returns whether new clients may come. `exclude=servers` leaves servers out of it, for a proxy
-    /// whose other databases are to stay in use while one is away.
+    /// Returns whether new clients may come. `exclude=servers` leaves servers out of it, for a
+    /// proxy whose other databases are to stay in use while one is away.
     fn readiness(&self, query: &str) -> Response {
         let is_without_servers = query.split('&').any(|it| it == "exclude=servers");
         let reasons = self.metrics.reasons_not_ready(is_without_servers);

@@ -13,8 +13,8 @@ use super::{
     UpstreamUrl, values,
 };
 use crate::config::{
-    ClientAuthentication, ListenAddress, PoolMode, SessionStateCheck, SessionStatePolicy, SslMode,
-    TlsVersion,
+    ClientAuthentication, ListenAddress, LogFormat, PoolMode, SessionStateCheck,
+    SessionStatePolicy, SslMode, TlsVersion,
 };
 
 /// The configuration as written.
@@ -32,6 +32,8 @@ pub struct ConfigFile {
     pub admin_token_file: Option<PathBuf>,
     /// Host names by which browsers may ask for the page.
     pub admin_hosts: Vec<String>,
+    /// The form of the log.
+    pub log_format: Option<LogFormat>,
     /// Event loops.
     pub threads: Option<NonZeroUsize>,
     /// How clients prove who they are.

@@ -62,6 +62,7 @@ fn every_key_is_read() {
         admin_listen = "[::1]:2"
         admin_token_file = "t"
         admin_hosts = ["tide.example"]
+        log_format = "json"
         threads = 3
         auth = "md5"
         users_file = {users:?}

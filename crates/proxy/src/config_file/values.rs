@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
 use crate::config::{
-    ClientAuthentication, ListenAddress, LoadBalance, PoolMode, ServerAddress, ServerHosts,
-    SessionAttributes, SessionStateCheck, SessionStatePolicy, SslMode, TlsVersion,
+    ClientAuthentication, ListenAddress, LoadBalance, LogFormat, PoolMode, ServerAddress,
+    ServerHosts, SessionAttributes, SessionStateCheck, SessionStatePolicy, SslMode, TlsVersion,
 };
 use crate::upstream_url::UpstreamUrl;
 
@@ -69,6 +69,29 @@ impl fmt::Display for PoolMode {
         formatter.write_str(match self {
             PoolMode::Transaction => "transaction",
             PoolMode::Session => "session",
+        })
+    }
+}
+
+impl FromStr for LogFormat {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match text {
+            "text" => Ok(LogFormat::Text),
+            "json" => Ok(LogFormat::Json),
+            "journald" => Ok(LogFormat::Journald),
+            _ => Err(ValueError::new(text, "text, json or journald")),
+        }
+    }
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+            LogFormat::Journald => "journald",
         })
     }
 }
@@ -326,6 +349,7 @@ macro_rules! deserialize_from_str {
 deserialize_from_str!(
     AdminAddress,
     ListenAddress,
+    LogFormat,
     PoolMode,
     SessionStatePolicy,
     SessionStateCheck,

@@ -52,3 +52,14 @@ reasons! {
         } = "rescan" => "rescan: throughput changed by {:+.0} %", change * 100.0;
     }
 }
+
+impl PairedReason {
+    /// Returns whether the limit was chosen only to be measured for a moment.
+    #[must_use]
+    pub fn is_trial(&self) -> bool {
+        matches!(
+            self,
+            PairedReason::Washout | PairedReason::Scan { .. } | PairedReason::Compare { .. }
+        )
+    }
+}
