@@ -79,12 +79,12 @@ where
                 let mut fields = Fields::default();
                 event.record(&mut fields);
                 let at = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
-                writeln!(writer, "{}", fields.json(event.metadata().level(), &at))
+                writeln!(writer, "{}", fields.json(*event.metadata().level(), &at))
             }
             LogFormat::Journald => {
                 let mut fields = Fields::default();
                 event.record(&mut fields);
-                let priority = priority(event.metadata().level());
+                let priority = priority(*event.metadata().level());
                 writeln!(writer, "<{priority}>{}", fields.line())
             }
         }
@@ -92,8 +92,8 @@ where
 }
 
 /// Returns the priority of syslog.
-fn priority(level: &Level) -> u8 {
-    match *level {
+fn priority(level: Level) -> u8 {
+    match level {
         Level::ERROR => 3,
         Level::WARN => 4,
         Level::INFO => 6,
@@ -117,7 +117,7 @@ impl Fields {
     }
 
     /// Returns an object in a line.
-    fn json(self, level: &Level, at: &str) -> String {
+    fn json(self, level: Level, at: &str) -> String {
         let mut object = Map::new();
         for (name, value) in self.fields {
             object.insert(name.to_owned(), value);
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn json_is_an_object_in_a_line() {
-        let line = fields().json(&Level::INFO, "2026-01-01T00:00:00Z");
+        let line = fields().json(Level::INFO, "2026-01-01T00:00:00Z");
         assert!(!line.contains('\n') && !line.contains('\x1b'), "{line}");
         let read: Map<String, Value> = serde_json::from_str(&line).unwrap();
         assert_eq!(read["message"], "limit changed");
@@ -199,6 +199,6 @@ mod tests {
     #[test]
     fn levels_have_priorities_of_syslog() {
         let all = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
-        assert_eq!(all.map(|level| priority(&level)), [3, 4, 6, 7, 7]);
+        assert_eq!(all.map(priority), [3, 4, 6, 7, 7]);
     }
 }
