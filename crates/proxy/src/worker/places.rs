@@ -46,6 +46,9 @@ use super::Worker;
 /// Connections of a pool are closed because of their age at least so far apart.
 const RETIRE_INTERVAL: Duration = Duration::from_millis(250);
 
+/// Connections of a pool that are opened at once while it has none.
+const FIRST_OPENING: usize = 4;
+
 /// Time until a connection that is to be kept open is tried again after a failure.
 const KEEP_OPEN_PAUSE: Duration = Duration::from_secs(5);
 
@@ -61,7 +64,7 @@ impl Worker {
     /// Opens connections of a pool for the clients that wait, or lets the pool wait for places.
     pub(super) fn open_for_waiting(&mut self, pool: PoolIndex) {
         while let Some(want) = self.want(pool) {
-            if !self.upstreams.may_open_more() {
+            if !self.upstreams.may_open_more() || self.awaits_first(pool) {
                 return;
             }
             let Some(place) = self.take_place(pool, &want) else { return };
@@ -73,6 +76,16 @@ impl Worker {
         if std::mem::take(&mut self.upstreams[pool].is_in_line) {
             self.shared.accounts.upstreams.leave_line(self.pool_of_worker(pool));
         }
+    }
+
+    /// Returns whether a pool of transaction mode has no connection yet and is opening some. The
+    /// others follow when the first is ready, which is soon while they do not keep the server's
+    /// processors from it.
+    fn awaits_first(&self, pool: PoolIndex) -> bool {
+        let state = &self.upstreams[pool];
+        state.mode == PoolMode::Transaction
+            && state.opening() >= FIRST_OPENING
+            && self.upstreams.count(pool, |it| !it.is_opening() && !it.is_closing()) == 0
     }
 
     /// Takes what a pool has waited for in the line, if it is still wanted.

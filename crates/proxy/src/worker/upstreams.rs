@@ -339,6 +339,8 @@ impl Worker {
         let reason = message.as_str();
         tracing::warn!(reason, "no upstream connection");
         self.fail_one_waiting(pool, SqlState(&code), &message);
+        // There may be more who wait than connections are being opened.
+        self.outages.retry_by(Some(self.now));
     }
 
     /// Returns the code and the words in which a client is told of an upstream error.
