@@ -81,9 +81,7 @@ use tidegate_control::{Controller, IntervalRule, Mpl, SplitMix64};
 use tidegate_engine::lock::Priority as LockPriority;
 use tidegate_engine::{Store, StoreError, Transaction, TxnError, TxnOptions};
 use tidegate_gate::Snapshot;
-use tidegate_gate::{
-    Admission, Class, DatabaseState, Discounted, Gate, Governor, Limits, QueueFull, Request,
-};
+use tidegate_gate::{Admission, Class, DatabaseState, Discounted, Gate, Governor, Limits, Request};
 use tidegate_runtime::sync::{Condvar, LongMutex, channel};
 use tidegate_runtime::thread::{self, JoinHandle};
 use tidegate_runtime::{Priority, clock};
@@ -372,12 +370,12 @@ impl Server {
                 shared.pool.wake(&shared, token);
             }
         });
-        let deadline = shared.options.queue_timeout.map(|timeout| now + timeout);
-        let request = Request { class, deadline, token, waker: &waker };
+        let wait_until = shared.options.queue_timeout.map(|timeout| now + timeout);
+        let request = Request { wait_until, ..Request::new(class, token, &waker) };
         match shared.gate.request(&request, now) {
             Admission::Granted(permit) => shared.pool.granted(shared, token, permit),
             Admission::Queued(ticket) => shared.pool.queued(shared, token, ticket),
-            Admission::Refused(QueueFull { waiting }) => shared.pool.refuse(token, waiting),
+            Admission::Refused(refusal) => shared.pool.refuse(token, refusal.waiting as usize),
         }
     }
 
@@ -434,7 +432,7 @@ fn warn(discounted: &[Discounted], warned: &mut Option<Instant>, now: Instant) {
     }
     *warned = Some(now);
     tracing::warn!(
-        class = oldest.class.name(),
+        class = Class::ALL.get(oldest.class.index()).map(|class| class.name()),
         age_ms = oldest.age.as_millis(),
         requests = discounted.len(),
         "requests run far longer than the others and no longer count against the limit"

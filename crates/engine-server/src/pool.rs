@@ -187,7 +187,7 @@ impl Pool {
                 state.jobs.insert(token, job);
                 None
             }
-            Claim::Expired => Some(job),
+            Claim::Expired | Claim::Late(_) => Some(job),
         }
     }
 

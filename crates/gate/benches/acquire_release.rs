@@ -77,7 +77,7 @@ fn nobody() -> Waker {
 }
 
 fn ask(gate: &Gate, waker: &Waker, now: Instant) -> Admission {
-    let request = Request { class: Class::Normal, deadline: None, token: 1, waker };
+    let request = Request::new(Class::Normal, 1, waker);
     gate.request(black_box(&request), now)
 }
 

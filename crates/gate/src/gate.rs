@@ -61,14 +61,16 @@ use tidegate_control::{Mpl, Observation, OverdueRule};
 use tidegate_runtime::clock;
 use tidegate_runtime::sync::{Mutex, MutexGuard};
 
+use crate::classes::{ClassId, Classes, ClassesError, Policy, WaitingOrder};
 use crate::connections::ConnectionBound;
+use crate::expectation::Expectation;
 use crate::outage::Outage;
 use crate::permits::{Outstanding, PermitId, PermitKey, Permits};
-use crate::queue::{Class, Queue, QueueKey};
-use crate::request::{Admission, Claim, Discounted, Limits, Outcome, QueueFull, Request};
-use crate::request::{Snapshot, Waker};
+use crate::queue::{Lane, Queue, QueueKey, Rank};
+use crate::request::{Admission, Claim, Discounted, Limits, Outcome, Refusal, RefusalReason};
+use crate::request::{Request, Snapshot, Waker};
 use crate::statistics::{
-    self, ClassStatistics, PopulationCounts, PopulationTime, TransactionTimes,
+    self, ClassStatistics, PopulationCounts, PopulationTime, RequestCounts, TransactionTimes,
 };
 
 /// Names a ticket while it exists.
@@ -78,7 +80,11 @@ struct TicketKey(usize);
 struct WaitingTicket {
     ticket: TicketKey,
     since: Instant,
-    deadline: Option<Instant>,
+    wait_until: Option<Instant>,
+    finish_by: Option<Instant>,
+    /// The latest moment to start if it is to be done in time.
+    start_by: Option<Instant>,
+    expected: Option<Duration>,
     token: u64,
     waker: Waker,
 }
@@ -87,11 +93,32 @@ enum TicketState {
     Waiting { queue_key: QueueKey },
     Granted { permit: PermitKey },
     Expired,
+    Late(Refusal),
+}
+
+/// Why it is a transaction's turn; what comes first goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// Its class or a quota holds fewer permits than its minimum. The numbers are the place of the
+    /// class by the policy, and the place in the class.
+    Minimum((u128, ClassId), Rank),
+    /// It has waited for longer than the ageing time; the number is that of its arrival.
+    Aged(u64),
+    /// By the policy, as with a minimum.
+    Policy((u128, ClassId), Rank),
+}
+
+/// Whom to wake: one, nearly always, so that no memory is needed for it.
+#[derive(Default)]
+struct Woken {
+    first: Option<(Waker, u64)>,
+    others: Vec<(Waker, u64)>,
 }
 
 /// - `permits` holds permits and granted tickets alike; `counted` leaves out those that are lent or
 ///   discounted.
-/// - While a transaction waits, `is_full`: nothing waits for a free permit.
+/// - While the gate is not full, nothing waits but for room within a maximum of its class or its
+///   quotas.
 /// - A grant happens only while `counted < limit` and `outstanding < outstanding_max`.
 struct GateState {
     limit: u32,
@@ -105,12 +132,11 @@ struct GateState {
     start: Instant,
     discounts: u64,
     lendings: u64,
+    settings: Arc<Classes>,
     queue: Queue<WaitingTicket>,
     tickets: Slab<TicketState>,
-    classes: [ClassStatistics; Class::ALL.len()],
-    refused: u64,
-    expired: u64,
-    withdrawn: u64,
+    classes: Vec<ClassStatistics>,
+    expectations: Vec<Expectation>,
     interval_start: Instant,
     concurrency_peak: u32,
     population: PopulationTime,
@@ -119,7 +145,17 @@ struct GateState {
 impl GateState {
     /// Returns the number of transactions that count against the limit or wait.
     fn concurrency(&self) -> u32 {
-        self.permits.counted() + self.queue.len()
+        self.permits.counted() + self.waiting_for_limit()
+    }
+
+    /// Returns the number of transactions that wait for the limit: none while there are permits,
+    /// because those that wait then wait for room within a maximum of their own.
+    fn waiting_for_limit(&self) -> u32 {
+        if self.is_full() { self.queue.len() } else { 0 }
+    }
+
+    fn note_peak(&mut self) {
+        self.concurrency_peak = self.concurrency_peak.max(self.concurrency());
     }
 
     /// Returns the highest limit there can be.
@@ -144,7 +180,7 @@ impl GateState {
         self.permits.check();
         self.queue.check();
         debug_assert!(self.limit >= 1, "some transaction may always run");
-        debug_assert!(self.queue.is_empty() || self.is_full(), "it waits for a free permit");
+        debug_assert!(self.is_full() || !self.queue.lanes().any(|it| self.has_room(it)), "idle");
         debug_assert!(self.queue.len() as usize <= self.tickets.len(), "who waits has a ticket");
         debug_assert!(self.concurrency() <= self.concurrency_peak, "the peak is the highest");
     }
@@ -164,29 +200,166 @@ impl GateState {
             running: self.permits.counted(),
             idle: self.permits.lent(),
             discounted: self.permits.discounted(),
-            waiting: self.queue.len(),
+            waiting: self.waiting_for_limit(),
         };
         self.population.advance(now, present);
         now
     }
 
-    /// Grants the next waiting request if the limit allows. Returns whom to wake.
-    fn grant_next(&mut self, now: Instant) -> Option<(Waker, u64)> {
-        if self.is_full() {
-            return None;
+    /// Returns whether the maxima of those in a lane leave room for one of them.
+    fn has_room(&self, lane: &Lane) -> bool {
+        self.permits.shares.has_room(lane.class, lane.quotas)
+    }
+
+    /// Returns the place of a class by the policy: the lowest goes first.
+    fn place(&self, class: ClassId, now: Instant) -> (u128, ClassId) {
+        match self.settings.policy() {
+            Policy::Strict => (0, class),
+            Policy::Weights => (self.permits.shares.use_with_one_more(class, now), class),
         }
-        let (_, class, waiting) = self.queue.pop()?;
+    }
+
+    /// Returns which transaction of a lane goes first, and its turn.
+    fn turn(&self, lane: &Lane, now: Instant) -> Option<(Turn, QueueKey)> {
+        let (first, rank) = self.queue.first(lane)?;
+        let place = self.place(lane.class, now);
+        if self.permits.shares.is_below_minimum(lane.class, lane.quotas, self.limit) {
+            return Some((Turn::Minimum(place, rank), first));
+        }
+        let (oldest, arrival) = self.queue.oldest(lane)?;
+        let age = now.saturating_duration_since(self.queue.get(oldest).since);
+        if self.settings.class(lane.class).ageing.is_some_and(|ageing| age >= ageing) {
+            return Some((Turn::Aged(arrival), oldest));
+        }
+        Some((Turn::Policy(place, rank), first))
+    }
+
+    /// Grants what waits as far as the limit and the maxima allow. Returns whom to wake.
+    ///
+    /// All under one lock: a request that came between two grants would overtake the queue.
+    fn grant_waiting(&mut self, now: Instant) -> Woken {
+        let mut woken = Woken::default();
+        while !self.is_full()
+            && let Some((turn, key)) = self
+                .queue
+                .lanes()
+                .filter(|lane| self.has_room(lane))
+                .filter_map(|lane| self.turn(lane, now))
+                .min_by_key(|(turn, _)| *turn)
+        {
+            let granted = self.grant_from_queue(turn, key, now);
+            if woken.first.is_none() {
+                woken.first = Some(granted);
+            } else {
+                woken.others.push(granted);
+            }
+        }
+        self.note_peak();
+        woken
+    }
+
+    fn grant_from_queue(&mut self, turn: Turn, key: QueueKey, now: Instant) -> (Waker, u64) {
+        let (class, quotas) = self.queue.lane_of(key);
+        let waiting = self.queue.remove(key);
+        match turn {
+            Turn::Policy(..) => {
+                self.permits.shares.forget_credit(class, now);
+                self.permits.shares.goes(class, now);
+            }
+            Turn::Aged(_) => self.classes[class.index()].requests.aged += 1,
+            Turn::Minimum(..) => {}
+        }
         let in_queue = now.saturating_duration_since(waiting.since);
-        let permit = self.permits.grant(class, in_queue, now);
+        let permit = self.permits.grant((class, quotas), in_queue, now);
         debug_assert!(self.permits.counted() <= self.limit, "a grant keeps the limit");
         let outstanding = self.permits.not_set_aside();
         debug_assert!(outstanding <= self.outstanding_max(), "a grant keeps the bound");
         let is_exception = self.outage.has_met(waiting.since);
         self.classes[class.index()].record_wait(in_queue, is_exception);
+        self.expectations[class.index()].granted(now);
         let before =
             std::mem::replace(self.ticket(waiting.ticket), TicketState::Granted { permit });
         debug_assert!(matches!(before, TicketState::Waiting { .. }), "a ticket is granted once");
-        Some((waiting.waker, waiting.token))
+        (waiting.waker, waiting.token)
+    }
+
+    /// Returns where a request stands in its class, before the order of arrival.
+    fn rank(&self, class: ClassId, waiting: (Option<Instant>, Option<Duration>)) -> u64 {
+        let (finish_by, expected) = waiting;
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        match self.settings.class(class).order {
+            WaitingOrder::Fifo => 0,
+            WaitingOrder::EarliestDeadline => {
+                finish_by.map_or(u64::MAX, |at| nanos(self.clock(at)))
+            }
+            WaitingOrder::ShortestExpected => {
+                let expected = expected.or(self.expectations[class.index()].database());
+                expected.map_or(u64::MAX, nanos)
+            }
+        }
+    }
+
+    /// Returns the refusal of a request that cannot be done in time; it would run at once, or wait
+    /// at this place of its class.
+    ///
+    /// Of a class of which nothing runs or waits one is let in whatever is known: otherwise a
+    /// database that was slow once would be taken for slow for ever.
+    fn lateness(&self, request: &Request<'_>, place: Option<u32>, now: Instant) -> Option<Refusal> {
+        let finish_by = request.finish_by?;
+        let refusal = self.refusal(RefusalReason::Late, request.class, place, now);
+        let in_database = request.expected.or(refusal.in_database).unwrap_or_default();
+        let wait = refusal.expected_wait.unwrap_or_default();
+        let left = finish_by.checked_duration_since(now).unwrap_or_default();
+        let is_late = wait.saturating_add(in_database) > left && !self.is_trial(request.class);
+        (left.is_zero() || is_late).then_some(refusal)
+    }
+
+    /// Returns whether nothing of a class runs or waits.
+    fn is_trial(&self, class: ClassId) -> bool {
+        self.permits.shares.counted(class) == 0 && self.queue.len_of(class) == 0
+    }
+
+    /// Returns a refusal of a request that would run at once, or wait at this place of its class.
+    fn refusal(
+        &self,
+        reason: RefusalReason,
+        class: ClassId,
+        place: Option<u32>,
+        now: Instant,
+    ) -> Refusal {
+        let expectation = &self.expectations[class.index()];
+        let class_waiting = self.queue.len_of(class);
+        let wait = |place| expectation.wait(place, class_waiting > 0, self.limit, now);
+        let of_class = self.settings.class(class).waiting_max;
+        let waiting_max = match reason {
+            RefusalReason::ClassQueueFull => of_class.unwrap_or(self.waiting_max),
+            RefusalReason::QueueFull | RefusalReason::Late => self.waiting_max,
+        };
+        Refusal {
+            reason,
+            class,
+            waiting: self.queue.len(),
+            class_waiting,
+            waiting_max,
+            limit: Mpl::at_least_one(self.limit),
+            expected_wait: place.map_or(Some(Duration::ZERO), wait),
+            in_database: expectation.database(),
+        }
+    }
+
+    /// Returns why a request that cannot run at once may not wait either.
+    fn refuse_waiting(&self, request: &Request<'_>, now: Instant) -> Option<Refusal> {
+        let class_waiting = self.queue.len_of(request.class);
+        let rank = self.rank(request.class, (request.finish_by, request.expected));
+        let place = Some(self.queue.ahead(request.class, rank) + 1);
+        if self.queue.len() >= self.waiting_max {
+            return Some(self.refusal(RefusalReason::QueueFull, request.class, place, now));
+        }
+        let of_class = self.settings.class(request.class).waiting_max;
+        if of_class.is_some_and(|most| class_waiting >= most) {
+            return Some(self.refusal(RefusalReason::ClassQueueFull, request.class, place, now));
+        }
+        self.lateness(request, place, now)
     }
 
     fn ticket(&mut self, key: TicketKey) -> &mut TicketState {
@@ -202,7 +375,12 @@ impl GateState {
         let class = &mut self.classes[ended.class.index()];
         let spent = TransactionTimes { in_queue: ended.in_queue, in_database };
         let asked = ended.granted_at.checked_sub(ended.in_queue).unwrap_or(ended.granted_at);
-        class.record_end(outcome, spent, ended.was_discounted || self.outage.has_met(asked));
+        let is_exception = ended.was_discounted || self.outage.has_met(asked);
+        class.record_end(outcome, spent, is_exception);
+        if !is_exception {
+            self.permits.shares.ended(in_database);
+            self.expectations[ended.class.index()].ended(in_database);
+        }
     }
 
     /// Lets permits that are overdue count no longer, the oldest first.
@@ -225,7 +403,7 @@ impl GateState {
             && age_of(out) >= patience
         {
             discounted.push(Discounted { permit: out.id, class: out.class, age: age_of(out) });
-            self.permits.discount(key);
+            self.permits.discount(key, now);
         }
         debug_assert!(discounted.is_empty() || self.permits.discounted() <= most);
         self.discounts += discounted.len() as u64;
@@ -237,8 +415,8 @@ impl GateState {
 }
 
 /// Calls wakers; never under the gate's lock, because a waker may use the gate.
-fn wake(woken: impl IntoIterator<Item = (Waker, u64)>) {
-    for (waker, token) in woken {
+fn wake(woken: Woken) {
+    for (waker, token) in woken.first.into_iter().chain(woken.others) {
         waker(token);
     }
 }
@@ -256,9 +434,15 @@ impl std::fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// Makes a gate whose first interval begins at `now`.
+    /// Makes a gate with the default classes whose first interval begins at `now`.
     #[must_use]
     pub fn new(limits: Limits, now: Instant) -> Gate {
+        Gate::with_classes(limits, Arc::default(), now)
+    }
+
+    /// Makes a gate whose first interval begins at `now`.
+    #[must_use]
+    pub fn with_classes(limits: Limits, classes: Arc<Classes>, now: Instant) -> Gate {
         let state = GateState {
             limit: limits.mpl.get(),
             mpl_max: limits.mpl_max.get(),
@@ -267,17 +451,16 @@ impl Gate {
             connections: ConnectionBound::default(),
             connections_max: u32::MAX,
             outage: Outage::default(),
-            permits: Permits::default(),
+            permits: Permits::new(&classes, now),
             overdue: OverdueRule::new(),
             start: now,
             discounts: 0,
             lendings: 0,
-            queue: Queue::new(),
+            queue: Queue::new(&classes),
             tickets: Slab::new(),
-            classes: [ClassStatistics::new(), ClassStatistics::new()],
-            refused: 0,
-            expired: 0,
-            withdrawn: 0,
+            classes: classes.iter().map(|_| ClassStatistics::new()).collect(),
+            expectations: classes.iter().map(|_| Expectation::new(now)).collect(),
+            settings: classes,
             interval_start: now,
             concurrency_peak: 0,
             population: PopulationTime::new(now),
@@ -291,39 +474,96 @@ impl Gate {
     }
 
     /// Asks for a permit.
+    ///
+    /// # Panics
+    /// The class is none of the gate's.
     #[must_use]
     pub fn request(&self, request: &Request<'_>, now: Instant) -> Admission {
         let mut state = self.lock();
         let now = state.advance(now);
-        if !state.is_full() {
-            let key = state.permits.grant(request.class, Duration::ZERO, now);
-            state.concurrency_peak = state.concurrency_peak.max(state.concurrency());
-            state.classes[request.class.index()].record_wait(Duration::ZERO, false);
-            return Admission::Granted(self.permit(&state, key));
+        let Request { class, quotas, .. } = *request;
+        let runs = !state.is_full() && state.permits.shares.has_room(class, quotas);
+        let refusal = if runs {
+            state.lateness(request, None, now)
+        } else {
+            state.refuse_waiting(request, now)
+        };
+        if let Some(refusal) = refusal {
+            state.classes[class.index()].requests.refuse(refusal.reason);
+            return Admission::Refused(refusal);
         }
-        if state.queue.len() >= state.waiting_max {
-            state.refused += 1;
-            return Admission::Refused(QueueFull { waiting: state.queue.len() as usize });
+        if !runs {
+            return Admission::Queued(self.enqueue(&mut state, request, now));
         }
-        Admission::Queued(self.enqueue(&mut state, request, now))
+        state.permits.shares.goes(class, now);
+        let key = state.permits.grant((class, quotas), Duration::ZERO, now);
+        state.note_peak();
+        state.classes[class.index()].record_wait(Duration::ZERO, false);
+        Admission::Granted(self.permit(&state, key))
     }
 
     fn enqueue(&self, state: &mut GateState, request: &Request<'_>, now: Instant) -> Ticket {
+        let Request { class, quotas, wait_until, finish_by, expected, token, waker } = *request;
+        let expectation = &mut state.expectations[class.index()];
+        let in_database = expected.or(expectation.database()).unwrap_or_default();
+        let is_trial = state.is_trial(class);
+        let start_by = finish_by.map(|at| match at.checked_sub(in_database) {
+            Some(start_by) if !is_trial => start_by,
+            _ => at,
+        });
+        if state.queue.len_of(class) == 0 {
+            state.expectations[class.index()].begins_to_wait(now);
+            state.permits.shares.forget_credit(class, now);
+        }
         let ticket = TicketKey(state.tickets.vacant_key());
-        let queue_key = state.queue.push(
-            request.class,
-            WaitingTicket {
-                ticket,
-                since: now,
-                deadline: request.deadline,
-                token: request.token,
-                waker: Arc::clone(request.waker),
-            },
-        );
+        let rank = state.rank(class, (finish_by, expected));
+        let waker = Arc::clone(waker);
+        let since = now;
+        let waiting = WaitingTicket {
+            ticket,
+            since,
+            wait_until,
+            finish_by,
+            start_by,
+            expected,
+            token,
+            waker,
+        };
+        let queue_key = state.queue.push(class, quotas, rank, waiting);
         let inserted = state.tickets.insert(TicketState::Waiting { queue_key });
         debug_assert_eq!(inserted, ticket.0, "the vacant key is the next");
-        state.concurrency_peak = state.concurrency_peak.max(state.concurrency());
+        state.note_peak();
         Ticket { gate: self.clone(), key: ticket, open: true }
+    }
+
+    /// Returns the classes.
+    #[must_use]
+    pub fn classes(&self) -> Arc<Classes> {
+        Arc::clone(&self.lock().settings)
+    }
+
+    /// Goes on with other settings of the same classes and quotas, also for those that wait.
+    ///
+    /// # Errors
+    /// They are not the same classes and quotas, by their names and order.
+    pub fn set_classes(&self, classes: Arc<Classes>, now: Instant) -> Result<(), ClassesError> {
+        let mut locked = self.lock();
+        let state = &mut *locked;
+        if !state.settings.may_become(&classes) {
+            return Err(ClassesError::Others);
+        }
+        let now = state.advance(now);
+        state.permits.shares.configure(&classes, now);
+        state.settings = classes;
+        let mut queue = std::mem::replace(&mut state.queue, Queue::new(&state.settings));
+        queue.configure(&state.settings, |class, waiting: &WaitingTicket| {
+            state.rank(class, (waiting.finish_by, waiting.expected))
+        });
+        state.queue = queue;
+        let granted = state.grant_waiting(now);
+        drop(locked);
+        wake(granted);
+        Ok(())
     }
 
     fn permit(&self, state: &GateState, key: PermitKey) -> Permit {
@@ -336,8 +576,7 @@ impl Gate {
         let mut state = self.lock();
         let now = state.advance(now);
         state.limit = limit.get();
-        // All under one lock: a request that came between two grants would overtake the queue.
-        let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
+        let granted = state.grant_waiting(now);
         drop(state);
         wake(granted);
     }
@@ -352,7 +591,7 @@ impl Gate {
         let discounted = state.discount(now);
         let most = state.limit_max();
         state.connections.widen(most, now);
-        let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
+        let granted = state.grant_waiting(now);
         drop(state);
         wake(granted);
         discounted
@@ -367,6 +606,7 @@ impl Gate {
         // Some of those that waited may have given their permits back meanwhile.
         let connected = state.permits.len().saturating_sub(without_connection);
         state.connections.refused(connected, now);
+        state.note_peak();
     }
 
     /// Changes the highest limit that will be set, and how many requests may wait. Those who wait
@@ -376,7 +616,7 @@ impl Gate {
         let now = state.advance(now);
         state.mpl_max = mpl_max.get();
         state.waiting_max = u32::try_from(waiting_max).unwrap_or(u32::MAX);
-        let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
+        let granted = state.grant_waiting(now);
         drop(state);
         wake(granted);
     }
@@ -386,7 +626,7 @@ impl Gate {
         let mut state = self.lock();
         let now = state.advance(now);
         state.connections_max = most.max(1);
-        let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
+        let granted = state.grant_waiting(now);
         drop(state);
         wake(granted);
     }
@@ -399,7 +639,7 @@ impl Gate {
         let now = state.advance(now);
         state.outage = Outage::Lasts { connected };
         // There may be more of them than there were.
-        let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
+        let granted = state.grant_waiting(now);
         drop(state);
         wake(granted);
     }
@@ -414,28 +654,37 @@ impl Gate {
         let now = state.advance(now);
         state.outage = Outage::Ended(now);
         state.permits.restart_ages(now);
-        let granted: Vec<_> = std::iter::from_fn(|| state.grant_next(now)).collect();
+        let granted = state.grant_waiting(now);
         drop(state);
         wake(granted);
     }
 
     /// Counts from now on, in each interval, the transactions of `class` whose response time is
     /// longer than `within`.
-    pub fn count_late(&self, class: Class, within: Duration) {
+    pub fn count_late(&self, class: ClassId, within: Duration) {
         self.lock().classes[class.index()].count_late(within);
     }
 
-    /// Removes every request whose deadline is not after `now` from the queue and wakes it.
+    /// Removes every request from the queue that has waited for as long as it may, or cannot be
+    /// done in time any more, and wakes it.
     pub fn expire(&self, now: Instant) {
         let mut state = self.lock();
         let now = state.advance(now);
-        let late = state.queue.keys_where(|waiting| waiting.deadline.is_some_and(|at| at <= now));
-        let mut woken = Vec::with_capacity(late.len());
-        for key in late {
+        let is_past = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        let passed = state.queue.keys_where(|it| is_past(it.wait_until) || is_past(it.start_by));
+        let mut woken = Woken::default();
+        for key in passed {
+            let (class, _) = state.queue.lane_of(key);
             let waiting = state.queue.remove(key);
-            *state.ticket(waiting.ticket) = TicketState::Expired;
-            state.expired += 1;
-            woken.push((waiting.waker, waiting.token));
+            let requests = &mut state.classes[class.index()].requests;
+            *state.ticket(waiting.ticket) = if is_past(waiting.wait_until) {
+                requests.expired += 1;
+                TicketState::Expired
+            } else {
+                requests.late += 1;
+                TicketState::Late(state.refusal(RefusalReason::Late, class, Some(1), now))
+            };
+            woken.others.push((waiting.waker, waiting.token));
         }
         drop(state);
         wake(woken);
@@ -519,6 +768,14 @@ impl Gate {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let state = self.lock();
+        let sum = |of: fn(&RequestCounts) -> u64| {
+            state.classes.iter().map(|class| of(&class.requests)).sum()
+        };
+        let totals = |(class, statistics): (ClassId, &ClassStatistics)| {
+            let running = state.permits.shares.counted(class);
+            statistics.totals(state.queue.len_of(class), running)
+        };
+        let ids = state.settings.iter().map(|(class, _)| class);
         Snapshot {
             limit: Mpl::at_least_one(state.limit),
             outstanding: state.permits.len(),
@@ -527,10 +784,10 @@ impl Gate {
             lendings: state.lendings,
             discounts: state.discounts,
             waiting: state.queue.len() as usize,
-            refused: state.refused,
-            expired: state.expired,
-            withdrawn: state.withdrawn,
-            classes: state.classes.iter().map(ClassStatistics::totals).collect(),
+            refused: sum(|requests| requests.refused.iter().sum()),
+            expired: sum(|requests| requests.expired + requests.late),
+            withdrawn: sum(|requests| requests.withdrawn),
+            classes: ids.zip(&state.classes).map(totals).collect(),
         }
     }
 }
@@ -552,9 +809,10 @@ impl Permit {
         self.id
     }
 
-    /// Gives the permit back.
-    pub fn finish(mut self, outcome: Outcome, now: Instant) {
-        self.give_back(outcome, now);
+    /// Gives the permit back. Returns the transaction's time in the database.
+    #[expect(clippy::must_use_candidate, reason = "it is called to give the permit back")]
+    pub fn finish(mut self, outcome: Outcome, now: Instant) -> Duration {
+        self.give_back(outcome, now)
     }
 
     /// Says that the transaction could not begin to work before `now`, because it had to wait for a
@@ -578,9 +836,9 @@ impl Permit {
         let now = state.advance(now);
         state.permits.lend(self.key, now);
         state.lendings += 1;
-        let next = state.grant_next(now);
+        let granted = state.grant_waiting(now);
         drop(state);
-        wake(next);
+        wake(granted);
     }
 
     /// Says that the transaction has no connection, and that others have all there may be: until
@@ -593,9 +851,9 @@ impl Permit {
         let mut state = self.gate.lock();
         let now = state.advance(now);
         state.permits.set_aside(self.key, now);
-        let next = state.grant_next(now);
+        let granted = state.grant_waiting(now);
         drop(state);
-        wake(next);
+        wake(granted);
     }
 
     /// Says that the transaction goes on: a permit that was lent or set aside counts again from
@@ -607,7 +865,7 @@ impl Permit {
         let mut state = self.gate.lock();
         let now = state.advance(now);
         state.permits.resume(self.key, now);
-        state.concurrency_peak = state.concurrency_peak.max(state.concurrency());
+        state.note_peak();
     }
 
     /// Records the end of one transaction and the begin of the next one under the same permit, for
@@ -619,20 +877,21 @@ impl Permit {
         let ended = state.permits.renew(self.key, now);
         state.end(&ended, outcome, now);
         state.classes[ended.class.index()].record_wait(Duration::ZERO, false);
-        state.concurrency_peak = state.concurrency_peak.max(state.concurrency());
+        state.note_peak();
     }
 
-    fn give_back(&mut self, outcome: Outcome, now: Instant) {
+    fn give_back(&mut self, outcome: Outcome, now: Instant) -> Duration {
         if !std::mem::replace(&mut self.open, false) {
-            return;
+            return Duration::ZERO;
         }
         let mut state = self.gate.lock();
         let now = state.advance(now);
         let ended = state.permits.take(self.key, now);
         state.end(&ended, outcome, now);
-        let next = state.grant_next(now);
+        let granted = state.grant_waiting(now);
         drop(state);
-        wake(next);
+        wake(granted);
+        now.saturating_duration_since(ended.granted_at)
     }
 }
 
@@ -664,6 +923,7 @@ impl Ticket {
             }
             TicketState::Granted { permit } => Claim::Granted(self.gate.permit(&state, permit)),
             TicketState::Expired => Claim::Expired,
+            TicketState::Late(refusal) => Claim::Late(refusal),
         };
         state.tickets.remove(self.key.0);
         drop(state);
@@ -675,8 +935,9 @@ impl Ticket {
         let mut state = self.gate.lock();
         match state.tickets.remove(self.key.0) {
             TicketState::Waiting { queue_key } => {
+                let (class, _) = state.queue.lane_of(queue_key);
                 let waiting = state.queue.remove(queue_key);
-                state.withdrawn += 1;
+                state.classes[class.index()].requests.withdrawn += 1;
                 drop(state);
                 // After the lock: what the waker owns may itself use the gate when it is dropped.
                 drop(waiting);
@@ -686,7 +947,7 @@ impl Ticket {
                 drop(state);
                 drop(permit);
             }
-            TicketState::Expired => {}
+            TicketState::Expired | TicketState::Late(_) => {}
         }
     }
 }
@@ -702,6 +963,7 @@ impl Drop for Ticket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classes::Class;
 
     /// Who waits already stays, and a higher bound lets in what the old one held up.
     #[test]
@@ -710,15 +972,12 @@ mod tests {
         let two = Mpl::at_least_one(2);
         let gate = Gate::new(Limits { mpl: Mpl::ONE, mpl_max: Mpl::ONE, waiting_max: 8 }, now);
         let waker: Waker = Arc::new(|_| {});
-        let ask = || {
-            let request = Request { class: Class::Normal, deadline: None, token: 0, waker: &waker };
-            gate.request(&request, now)
-        };
+        let ask = || gate.request(&Request::new(Class::Normal, 0, &waker), now);
         let Admission::Granted(mut lent) = ask() else { panic!("nothing is out") };
         let Admission::Queued(first) = ask() else { panic!("the only permit is out") };
         let Admission::Queued(second) = ask() else { panic!("the only permit is out") };
         gate.set_bounds(Mpl::ONE, 1, now);
-        assert!(matches!(ask(), Admission::Refused(QueueFull { waiting: 2 })));
+        assert!(matches!(ask(), Admission::Refused(Refusal { waiting: 2, .. })));
         lent.lend(now);
         let Claim::Waiting(first) = first.claim() else { panic!("as many are out as may be") };
         gate.set_bounds(two, 1, now);
@@ -733,11 +992,11 @@ mod tests {
         let limits = Limits { mpl: Mpl::ONE, mpl_max: Mpl::ONE, waiting_max: 8 };
         let gate = Gate::new(limits, now);
         let waker: Waker = Arc::new(|_| {});
-        let ask = |deadline| {
-            let request = Request { class: Class::Normal, deadline, token: 0, waker: &waker };
+        let ask = |wait_until| {
+            let request = Request { wait_until, ..Request::new(Class::Normal, 0, &waker) };
             gate.request(&request, now)
         };
-        let queue = |deadline| match ask(deadline) {
+        let queue = |wait_until| match ask(wait_until) {
             Admission::Queued(ticket) => ticket,
             other => panic!("the only permit is out: {other:?}"),
         };

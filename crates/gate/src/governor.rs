@@ -10,7 +10,7 @@ use tidegate_control::{
 };
 
 use crate::gate::Gate;
-use crate::goal::ClassGoal;
+use crate::goal::{ClassGoal, KeptGoal};
 
 /// How a gate's limit is controlled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Control {
     /// Whether the algorithm is only asked, and the limit stays the highest allowed.
     pub is_observing: bool,
     /// A response time to keep; not while only observing.
-    pub keep: Option<ClassGoal>,
+    pub keep: Option<KeptGoal>,
     /// How many arms it chooses from beside the limit, where there are arms.
     pub arms: Option<NonZeroUsize>,
     /// What it is told about its place.
@@ -36,7 +36,7 @@ impl Control {
         let make = move || -> Box<dyn Controller> {
             match keep {
                 None => choice.controller(&setting),
-                Some(ClassGoal { class, goal }) => {
+                Some(KeptGoal { class, goal: ClassGoal { goal, .. } }) => {
                     let make = move |setting: &Setting| choice.controller(setting);
                     Box::new(KeepGoal::new(&setting, class.index(), goal, make))
                 }

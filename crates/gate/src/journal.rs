@@ -44,7 +44,8 @@ use tidegate_control::{
     Decision, Draw, Gain, Mpl, Observation, Proposal, Resources, Setting, WhatIf, WhatIfCurve,
 };
 
-use crate::goal::ClassGoalError;
+use crate::classes::{ClassId, Classes};
+use crate::goal::{ClassGoal, ClassGoalError, KeptGoal};
 use crate::governor::{Adjustment, Control};
 
 /// The form of the lines; another number is another form.
@@ -426,6 +427,9 @@ struct RunHeader {
     /// The response time to keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     keep: Option<String>,
+    /// The place of its class; without it the class is one of the default ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    keep_class: Option<usize>,
     /// How many arms there are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     arms: Option<NonZeroUsize>,
@@ -446,6 +450,7 @@ impl RunHeader {
             server: server.to_owned(),
             algorithm: control.choice().to_string(),
             keep: control.keep.map(|keep| keep.to_string()),
+            keep_class: control.keep.map(|keep| keep.class.index()),
             arms: control.arms,
             min_mpl: bounds.min(),
             max_mpl: bounds.max(),
@@ -466,7 +471,8 @@ impl RunHeader {
             resources: Resources { cpus: self.cpus, disks: self.disks },
         };
         let ControlChoice { algorithm, is_observing } = self.algorithm.parse()?;
-        let keep = self.keep.map(|keep| keep.parse()).transpose()?;
+        let keep = self.keep.as_deref().map(str::parse).transpose()?;
+        let keep = keep.map(|goal| kept(goal, self.keep_class)).transpose()?;
         Ok(Run {
             line,
             version: self.version,
@@ -475,6 +481,14 @@ impl RunHeader {
             seed: self.seed,
             decisions: Vec::new(),
         })
+    }
+}
+
+/// Returns the goal that was kept for the class at a place; for a default class without one.
+fn kept(goal: ClassGoal, place: Option<usize>) -> Result<KeptGoal, ClassGoalError> {
+    match place.and_then(ClassId::of_index) {
+        Some(class) => Ok(KeptGoal { class, goal }),
+        None => goal.of(&Classes::default()),
     }
 }
 

@@ -17,7 +17,7 @@
 //! let limits = Limits { mpl: Mpl::ONE, mpl_max: Mpl::ONE, waiting_max: 100 };
 //! let gate = Gate::new(limits, now);
 //! let waker: Waker = Arc::new(|token| println!("request {token} can be claimed"));
-//! let request = |token| Request { class: Class::Normal, deadline: None, token, waker: &waker };
+//! let request = |token| Request::new(Class::Normal, token, &waker);
 //!
 //! // One transaction may run at a time, so the second one waits.
 //! let Admission::Granted(first) = gate.request(&request(1), now) else { panic!("not granted") };
@@ -32,7 +32,9 @@
 //! assert_eq!(gate.snapshot().outstanding, 0);
 //! ```
 
+mod classes;
 mod connections;
+mod expectation;
 mod gate;
 mod goal;
 mod governor;
@@ -41,14 +43,18 @@ mod outage;
 mod permits;
 mod queue;
 mod request;
+mod shares;
 mod statistics;
 
+pub use classes::{
+    CLASSES_MAX, Class, ClassId, ClassName, ClassSettings, Classes, ClassesError, PermitBounds,
+    Policy, QUOTAS_MAX, QuotaId, Quotas, WEIGHT_MAX, WaitingOrder,
+};
 pub use gate::{Gate, Permit, Ticket};
-pub use goal::{ClassGoal, ClassGoalError};
+pub use goal::{ClassGoal, ClassGoalError, KeptGoal};
 pub use governor::{Adjustment, Control, DatabaseState, Governor};
 pub use permits::PermitId;
-pub use queue::Class;
 pub use request::{
-    Admission, Claim, Discounted, Limits, Outcome, QueueFull, Request, Snapshot, Waker,
+    Admission, Claim, Discounted, Limits, Outcome, Refusal, RefusalReason, Request, Snapshot, Waker,
 };
 pub use statistics::{ClassTotals, DurationTotals};

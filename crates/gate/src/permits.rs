@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
-use crate::queue::{CHECKED_MAX, Class};
+use crate::classes::{ClassId, Classes, Quotas};
+use crate::queue::CHECKED_MAX;
+use crate::shares::Shares;
 
 /// Tells a permit from every other one of its gate, also from those that came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +34,8 @@ enum PermitState {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outstanding {
     pub(crate) id: PermitId,
-    pub(crate) class: Class,
+    pub(crate) class: ClassId,
+    pub(crate) quotas: Quotas,
     /// How long its transaction waited for it.
     pub(crate) in_queue: Duration,
     /// When it was granted, later by as long as it was lent.
@@ -69,8 +72,10 @@ impl Outstanding {
 /// - `counted`, `lent` and `discounted` are the numbers of entries in that state; `set_aside` is
 ///   the number of those lent because they have no connection.
 /// - The permits out are those granted and not returned.
-#[derive(Debug, Default)]
+/// - `shares` has those that count, by class and quota.
+#[derive(Debug)]
 pub(crate) struct Permits {
+    pub(crate) shares: Shares,
     out: Slab<Outstanding>,
     first: Option<usize>,
     last: Option<usize>,
@@ -83,6 +88,21 @@ pub(crate) struct Permits {
 }
 
 impl Permits {
+    pub(crate) fn new(classes: &Classes, now: Instant) -> Permits {
+        Permits {
+            shares: Shares::new(classes, now),
+            out: Slab::new(),
+            first: None,
+            last: None,
+            counted: 0,
+            lent: 0,
+            set_aside: 0,
+            discounted: 0,
+            granted: 0,
+            returned: 0,
+        }
+    }
+
     /// Returns the number of permits out, whether they count or not.
     pub(crate) fn len(&self) -> u32 {
         self.counted + self.lent + self.discounted
@@ -110,11 +130,17 @@ impl Permits {
     }
 
     /// Adds a permit for a transaction that has waited for it. Returns its name.
-    pub(crate) fn grant(&mut self, class: Class, in_queue: Duration, now: Instant) -> PermitKey {
+    pub(crate) fn grant(
+        &mut self,
+        (class, quotas): (ClassId, Quotas),
+        in_queue: Duration,
+        now: Instant,
+    ) -> PermitKey {
         self.granted += 1;
         let key = PermitKey(self.out.insert(Outstanding {
             id: PermitId(self.granted),
             class,
+            quotas,
             in_queue,
             granted_at: now,
             at_work_since: now,
@@ -125,7 +151,7 @@ impl Permits {
             previous: None,
             next: None,
         }));
-        self.link(key);
+        self.link(key, now);
         key
     }
 
@@ -135,7 +161,7 @@ impl Permits {
 
     /// Removes a permit that is given back. Returns what it was.
     pub(crate) fn take(&mut self, key: PermitKey, now: Instant) -> Outstanding {
-        self.leave(key);
+        self.leave(key, now);
         self.returned += 1;
         let mut ended = self.out.remove(key.0);
         ended.leave_out_lent(now);
@@ -144,7 +170,7 @@ impl Permits {
 
     /// Lets a permit serve another transaction from now on, which counts. Returns what it was.
     pub(crate) fn renew(&mut self, key: PermitKey, now: Instant) -> Outstanding {
-        self.leave(key);
+        self.leave(key, now);
         let entry = &mut self.out[key.0];
         let mut before = *entry;
         before.leave_out_lent(now);
@@ -160,9 +186,9 @@ impl Permits {
     }
 
     /// Lets a permit that counts count no longer, because it is overdue.
-    pub(crate) fn discount(&mut self, key: PermitKey) {
+    pub(crate) fn discount(&mut self, key: PermitKey, now: Instant) {
         debug_assert_eq!(self.out[key.0].state, PermitState::Counted, "only these are overdue");
-        self.leave(key);
+        self.leave(key, now);
         let entry = &mut self.out[key.0];
         (entry.state, entry.was_discounted) = (PermitState::Discounted, true);
         self.discounted += 1;
@@ -171,7 +197,7 @@ impl Permits {
     /// Lets a permit count no longer, because its client is idle.
     pub(crate) fn lend(&mut self, key: PermitKey, now: Instant) {
         debug_assert!(!self.is_lent(key), "a permit is lent once");
-        self.leave(key);
+        self.leave(key, now);
         self.out[key.0].state = PermitState::Lent { since: now };
         self.lent += 1;
     }
@@ -186,7 +212,7 @@ impl Permits {
     /// Lets a permit that was lent count again.
     pub(crate) fn resume(&mut self, key: PermitKey, now: Instant) {
         debug_assert!(self.is_lent(key), "only a lent permit comes back");
-        self.leave(key);
+        self.leave(key, now);
         self.out[key.0].leave_out_lent(now);
         self.count(key, now);
     }
@@ -195,7 +221,7 @@ impl Permits {
     pub(crate) fn begin_work(&mut self, key: PermitKey, now: Instant) {
         self.out[key.0].at_work_since = now;
         if self.out[key.0].state == PermitState::Counted {
-            self.leave(key);
+            self.leave(key, now);
             self.count(key, now);
         }
     }
@@ -215,9 +241,9 @@ impl Permits {
     }
 
     /// Removes a permit from the list and the number of its state.
-    fn leave(&mut self, key: PermitKey) {
+    fn leave(&mut self, key: PermitKey, now: Instant) {
         match self.out[key.0].state {
-            PermitState::Counted => self.unlink(key),
+            PermitState::Counted => self.unlink(key, now),
             PermitState::Lent { .. } => {
                 self.lent -= 1;
                 let was_set_aside = std::mem::take(&mut self.out[key.0].is_set_aside);
@@ -231,14 +257,15 @@ impl Permits {
     fn count(&mut self, key: PermitKey, now: Instant) {
         let entry = &mut self.out[key.0];
         (entry.state, entry.counts_since) = (PermitState::Counted, now);
-        self.link(key);
+        self.link(key, now);
     }
 
-    fn link(&mut self, PermitKey(key): PermitKey) {
+    fn link(&mut self, PermitKey(key): PermitKey, now: Instant) {
         debug_assert!(self.last.is_none_or(|last| {
             self.out[last].counts_since <= self.out[key].counts_since && last != key
         }));
         self.counted += 1;
+        self.shares.enter(self.out[key].class, self.out[key].quotas, now);
         (self.out[key].previous, self.out[key].next) = (self.last, None);
         match self.last.replace(key) {
             Some(last) => self.out[last].next = Some(key),
@@ -246,9 +273,10 @@ impl Permits {
         }
     }
 
-    fn unlink(&mut self, PermitKey(key): PermitKey) {
-        let Outstanding { previous, next, .. } = self.out[key];
+    fn unlink(&mut self, PermitKey(key): PermitKey, now: Instant) {
+        let Outstanding { previous, next, class, quotas, .. } = self.out[key];
         self.counted -= 1;
+        self.shares.leave(class, quotas, now);
         debug_assert_eq!(previous.is_none(), self.first == Some(key), "the first has none before");
         debug_assert_eq!(next.is_none(), self.last == Some(key), "the last has none behind");
         match previous {
@@ -266,6 +294,7 @@ impl Permits {
         debug_assert_eq!(self.len() as usize, self.out.len(), "each permit is counted once");
         debug_assert_eq!(u64::from(self.len()), self.granted - self.returned, "one is lost");
         debug_assert!(self.set_aside <= self.lent, "who is set aside is lent");
+        self.shares.check(self.counted);
         if cfg!(debug_assertions) && self.out.len() <= CHECKED_MAX {
             let next = |&key: &usize| self.out[key].next;
             let listed: Vec<usize> = std::iter::successors(self.first, next).collect();

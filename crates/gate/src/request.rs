@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::Mpl;
 
+use crate::classes::{ClassId, Quotas};
 use crate::gate::{Permit, Ticket};
 use crate::permits::PermitId;
-use crate::queue::Class;
 use crate::statistics::ClassTotals;
 
 /// Called with the request's token when its ticket can be claimed: granted or expired.
@@ -40,24 +40,90 @@ pub struct Limits {
 }
 
 /// One transaction that asks to run.
+#[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// Its scheduling class.
-    pub class: Class,
+    /// Its scheduling class, one of those of the gate.
+    pub class: ClassId,
+    /// The quotas that it is bound by beside its class.
+    pub quotas: Quotas,
     /// When it gives up waiting; `None` waits as long as it takes. Only
-    /// [`expire`](crate::Gate::expire) looks at deadlines: a permit that comes free before that
+    /// [`expire`](crate::Gate::expire) looks at the time: a permit that comes free before that
     /// call is still granted.
-    pub deadline: Option<Instant>,
+    pub wait_until: Option<Instant>,
+    /// When it has to be done. A request that cannot be, judged from what its class has been
+    /// measured to do, is refused at once, or when that turns out in the queue.
+    pub finish_by: Option<Instant>,
+    /// How long it is expected to take in the database, for
+    /// [`ShortestExpected`](crate::WaitingOrder::ShortestExpected).
+    pub expected: Option<Duration>,
     /// Handed to the waker, to tell the requester's transactions apart.
     pub token: u64,
     /// Called if the request had to wait.
     pub waker: &'a Waker,
 }
 
-/// The queue holds as many transactions as it may.
+impl<'a> Request<'a> {
+    /// Returns a request that waits as long as it takes, bound by no quotas.
+    #[must_use]
+    pub fn new(class: impl Into<ClassId>, token: u64, waker: &'a Waker) -> Request<'a> {
+        Request {
+            class: class.into(),
+            quotas: Quotas::default(),
+            wait_until: None,
+            finish_by: None,
+            expected: None,
+            token,
+            waker,
+        }
+    }
+}
+
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueFull {
-    /// Transactions waiting now.
-    pub waiting: usize,
+pub enum RefusalReason {
+    /// As many transactions wait as may.
+    QueueFull,
+    /// As many transactions of the class wait as may.
+    ClassQueueFull,
+    /// It cannot be done in time.
+    Late,
+}
+
+impl RefusalReason {
+    /// All reasons.
+    pub const ALL: [RefusalReason; 3] =
+        [RefusalReason::QueueFull, RefusalReason::ClassQueueFull, RefusalReason::Late];
+
+    /// Returns the word for it in metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            RefusalReason::QueueFull => "queue_full",
+            RefusalReason::ClassQueueFull => "class_queue_full",
+            RefusalReason::Late => "late",
+        }
+    }
+}
+
+/// A request that is refused, and what it met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub reason: RefusalReason,
+    /// Its class.
+    pub class: ClassId,
+    /// Transactions waiting now, of all classes.
+    pub waiting: u32,
+    /// Those of its class.
+    pub class_waiting: u32,
+    /// As many may wait: of its class with [`RefusalReason::ClassQueueFull`], else of all.
+    pub waiting_max: u32,
+    /// The limit in force.
+    pub limit: Mpl,
+    /// How long it would have waited, where that is known.
+    pub expected_wait: Option<Duration>,
+    /// How long transactions of its class take in the database, where that is known.
+    pub in_database: Option<Duration>,
 }
 
 /// The gate's answer to a [`Request`].
@@ -68,7 +134,7 @@ pub enum Admission {
     /// Wait; the waker will be called.
     Queued(Ticket),
     /// Neither now nor later.
-    Refused(QueueFull),
+    Refused(Refusal),
 }
 
 /// What became of a queued request.
@@ -78,8 +144,10 @@ pub enum Claim {
     Granted(Permit),
     /// Still waiting: keep the ticket.
     Waiting(Ticket),
-    /// The deadline passed first.
+    /// It has waited for as long as it may ([`Request::wait_until`]).
     Expired,
+    /// It can no longer be done in time ([`Request::finish_by`]).
+    Late(Refusal),
 }
 
 /// The gate's state at one moment, for metrics.
@@ -99,13 +167,14 @@ pub struct Snapshot {
     pub discounts: u64,
     /// Transactions waiting.
     pub waiting: usize,
-    /// Requests refused because the queue was full, since the start.
+    /// Requests refused at once, since the start.
     pub refused: u64,
-    /// Requests whose deadline passed in the queue, since the start.
+    /// Requests that waited for as long as they may, or could no longer be done in time, since the
+    /// start.
     pub expired: u64,
     /// Requests withdrawn while waiting, since the start.
     pub withdrawn: u64,
-    /// By class, highest first, since the start.
+    /// By class, in the order of the gate's classes.
     pub classes: Vec<ClassTotals>,
 }
 
@@ -127,7 +196,7 @@ pub struct Discounted {
     /// Which permit: that of [`Permit::id`].
     pub permit: PermitId,
     /// Its transaction's class.
-    pub class: Class,
+    pub class: ClassId,
     /// How long it has counted without a break.
     pub age: Duration,
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use tidegate_control::{ClassObservation, Timing};
 
-use crate::request::Outcome;
+use crate::request::{Outcome, RefusalReason};
 
 /// Longest duration told apart, microseconds; longer ones count as this long in quantiles.
 const LONGEST_US: u64 = 3_600_000_000;
@@ -118,6 +118,36 @@ pub struct ClassTotals {
     pub in_queue: DurationTotals,
     /// The two together, of the transactions that ended.
     pub response: DurationTotals,
+    /// Requests refused at once, by reason, in the order of [`RefusalReason::ALL`].
+    pub refused: [u64; RefusalReason::ALL.len()],
+    /// Requests that waited for as long as they may.
+    pub expired: u64,
+    /// Requests that could no longer be done in time when they had waited.
+    pub late: u64,
+    /// Requests withdrawn while waiting.
+    pub withdrawn: u64,
+    /// Requests that went before others because they had waited for longer than the ageing time.
+    pub aged: u64,
+    /// Transactions waiting now.
+    pub waiting: u32,
+    /// Permits that count now.
+    pub running: u32,
+}
+
+/// Requests of one class that got no permit, or got it by ageing, since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RequestCounts {
+    pub(crate) refused: [u64; RefusalReason::ALL.len()],
+    pub(crate) expired: u64,
+    pub(crate) late: u64,
+    pub(crate) withdrawn: u64,
+    pub(crate) aged: u64,
+}
+
+impl RequestCounts {
+    pub(crate) fn refuse(&mut self, reason: RefusalReason) {
+        self.refused[reason as usize] += 1;
+    }
 }
 
 /// Counts and durations of one class.
@@ -278,12 +308,18 @@ pub(crate) struct ClassStatistics {
     earlier: ClassTally,
     /// The longest response time that is not late.
     within: Duration,
+    pub(crate) requests: RequestCounts,
 }
 
 impl ClassStatistics {
     pub(crate) fn new() -> Self {
         let within = Duration::MAX;
-        ClassStatistics { interval: ClassTally::new(), earlier: ClassTally::new(), within }
+        ClassStatistics {
+            interval: ClassTally::new(),
+            earlier: ClassTally::new(),
+            within,
+            requests: RequestCounts::default(),
+        }
     }
 
     /// From now on a response is late when it is longer than this.
@@ -331,7 +367,8 @@ impl ClassStatistics {
         self.interval.clear();
     }
 
-    pub(crate) fn totals(&self) -> ClassTotals {
+    /// Returns all that was counted, with what waits and runs now.
+    pub(crate) fn totals(&self, waiting: u32, running: u32) -> ClassTotals {
         let mut all = self.earlier.clone();
         all.add(&self.interval);
         ClassTotals {
@@ -340,6 +377,13 @@ impl ClassStatistics {
             in_database: DurationTotals(all.in_database),
             in_queue: DurationTotals(all.in_queue),
             response: DurationTotals(all.response),
+            refused: self.requests.refused,
+            expired: self.requests.expired,
+            late: self.requests.late,
+            withdrawn: self.requests.withdrawn,
+            aged: self.requests.aged,
+            waiting,
+            running,
         }
     }
 }

@@ -99,8 +99,7 @@ impl Site {
     }
 
     fn arrive(&mut self, client: u64) {
-        let request =
-            Request { class: Class::Normal, deadline: None, token: client, waker: &self.waker };
+        let request = Request::new(Class::Normal, client, &self.waker);
         match self.gate.request(&request, self.now) {
             Admission::Granted(permit) => self.running.push_back((client, permit)),
             Admission::Queued(ticket) => {

@@ -8,13 +8,17 @@
 //! A schedule that fails is printed with the seed that makes it again (`PROPTEST_RNG_SEED`).
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use tidegate_control::{ClassObservation, Mpl, Observation, Timing};
-use tidegate_gate::{Admission, Claim, Class, Gate, Limits, Outcome, Permit, Request};
-use tidegate_gate::{Snapshot, Ticket, Waker};
+use tidegate_gate::{Admission, Claim, ClassId, ClassSettings, Classes, Gate, Limits, Outcome};
+use tidegate_gate::{
+    ClassTotals, Permit, PermitBounds, Policy, Quotas, Refusal, RefusalReason, Request,
+};
+use tidegate_gate::{Snapshot, Ticket, WaitingOrder, Waker};
 
 const WAITING_MAX: usize = 6;
 
@@ -24,7 +28,7 @@ const LATE: Duration = Duration::from_millis(30);
 /// One move. An index names one of the requests it can apply to, modulo their number.
 #[derive(Clone, Debug)]
 enum Move {
-    Request(Class, Option<Duration>),
+    Request(Asked),
     Claim(usize),
     Finish(usize, Outcome),
     Next(usize, Outcome),
@@ -42,20 +46,58 @@ enum Move {
     Discount,
     Expire,
     Observe,
+    /// Other settings of the same classes.
+    Configure(Box<Settings>),
+}
+
+/// A request: its class, whether each quota bounds it, how long it waits at most, within which time
+/// it has to be done, and how long it is expected to take.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    class: usize,
+    quotas: [bool; 2],
+    patience: Option<Duration>,
+    within: Option<Duration>,
+    expected: Option<Duration>,
+}
+
+const CLASSES: usize = 3;
+
+/// The settings of the classes and of two quotas.
+#[derive(Clone, Debug)]
+struct Settings {
+    policy: Policy,
+    classes: [ClassSettings; CLASSES],
+    quotas: [PermitBounds; 2],
+}
+
+impl Settings {
+    fn classes(&self) -> Arc<Classes> {
+        let quotas = self.quotas.iter().map(|it| ("quota".to_owned(), *it)).collect();
+        Arc::new(Classes::new(self.policy, self.classes.to_vec(), quotas).expect("classes"))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
-    Waiting { deadline: Option<Instant> },
+    Waiting,
     Granted { at: Instant },
     Running { at: Instant },
     Expired,
+    Late,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
     token: u64,
-    class: Class,
+    class: usize,
+    quotas: [bool; 2],
+    wait_until: Option<Instant>,
+    finish_by: Option<Instant>,
+    start_by: Option<Instant>,
+    expected: Option<Duration>,
+    /// Its place in its class before the order of arrival.
+    rank: u128,
     since: Instant,
     /// How long it waited for its permit.
     waited: Duration,
@@ -107,8 +149,54 @@ struct Population {
     waiting: f64,
 }
 
+/// What a class has been measured to do.
+#[derive(Clone, Debug)]
+struct Measured {
+    database: Option<Duration>,
+    grants: u32,
+    waited: Duration,
+    since: Instant,
+}
+
+impl Measured {
+    fn wait(&self, place: u32, is_waiting: bool, limit: u32, now: Instant) -> Option<Duration> {
+        let standing = if is_waiting { now - self.since } else { Duration::ZERO };
+        if self.grants == 0 {
+            return self.database.map(|typical| (typical * place / limit).max(standing));
+        }
+        Some((self.waited + standing) / self.grants * place)
+    }
+}
+
+/// Requests of all classes that came to nothing, or went before others by ageing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Turned {
+    refused: [u64; 3],
+    expired: u64,
+    late: u64,
+    withdrawn: u64,
+    aged: u64,
+}
+
+const SCALE: u128 = 1 << 32;
+const MS: Duration = Duration::from_millis(1);
+
+/// A mean that follows each value by a sixteenth of the difference.
+fn follow(mean: Duration, value: Duration) -> Duration {
+    let (up, down) = (value.saturating_sub(mean), mean.saturating_sub(value));
+    mean + up / 16 - down / 16
+}
+
 #[derive(Clone, Debug)]
 struct Model {
+    settings: Settings,
+    /// The use of permits by class: nanoseconds, times [`SCALE`], over the weight.
+    used: [u128; CLASSES],
+    virtual_time: u128,
+    /// How long a transaction of any class holds its permit.
+    typical: Duration,
+    measured: [Measured; CLASSES],
+    turned: [Turned; CLASSES],
     limit: u32,
     mpl_max: u32,
     /// The latest time that the gate was told.
@@ -121,11 +209,8 @@ struct Model {
     /// next; since when.
     room: Option<(usize, usize, Instant)>,
     lendings: u64,
-    refused: u64,
-    expired: u64,
-    withdrawn: u64,
-    interval: [Tally; 2],
-    totals: [Totals; 2],
+    interval: [Tally; CLASSES],
+    totals: [Totals; CLASSES],
     interval_start: Instant,
     peak: usize,
     /// The interval so far.
@@ -133,8 +218,15 @@ struct Model {
 }
 
 impl Model {
-    fn new(limit: u32, mpl_max: u32, now: Instant) -> Model {
+    fn new(settings: &Settings, limit: u32, mpl_max: u32, now: Instant) -> Model {
+        let measured = Measured { database: None, grants: 0, waited: Duration::ZERO, since: now };
         Model {
+            settings: settings.clone(),
+            used: [0; CLASSES],
+            virtual_time: 0,
+            typical: MS,
+            measured: std::array::from_fn(|_| measured.clone()),
+            turned: Default::default(),
             limit,
             mpl_max,
             clock: now,
@@ -144,9 +236,6 @@ impl Model {
             entries: Vec::new(),
             room: None,
             lendings: 0,
-            refused: 0,
-            expired: 0,
-            withdrawn: 0,
             interval: Default::default(),
             totals: Default::default(),
             interval_start: now,
@@ -155,8 +244,173 @@ impl Model {
         }
     }
 
+    /// The gate is told the time.
+    fn tell(&mut self, now: Instant) {
+        for class in 0..CLASSES {
+            let counted = self.counted_of(|entry| entry.class == class) as u128;
+            self.used[class] += (now - self.clock).as_nanos() * counted * self.price(class);
+        }
+        self.clock = now;
+    }
+
+    fn price(&self, class: usize) -> u128 {
+        let weight = |it: &ClassSettings| u128::from(it.weight.get());
+        let lowest = self.settings.classes.iter().map(weight).min().expect("there are classes");
+        SCALE * lowest / weight(&self.settings.classes[class])
+    }
+
+    /// Permits that count of those for whom `is_one` holds.
+    fn counted_of(&self, is_one: impl Fn(&Entry) -> bool) -> usize {
+        let counts = |entry: &&Entry| {
+            let holds = matches!(entry.stage, Stage::Granted { .. } | Stage::Running { .. });
+            holds && entry.counts() && is_one(entry)
+        };
+        self.entries.iter().filter(counts).count()
+    }
+
+    /// Those who bound a transaction: permits that count, and the bounds.
+    fn bounds(&self, class: usize, quotas: [bool; 2]) -> Vec<(usize, PermitBounds)> {
+        let of_class = self.counted_of(|entry| entry.class == class);
+        let mut bounds = vec![(of_class, self.settings.classes[class].permits)];
+        for quota in (0..2).filter(|&quota| quotas[quota]) {
+            let counted = self.counted_of(|entry| entry.quotas[quota]);
+            bounds.push((counted, self.settings.quotas[quota]));
+        }
+        bounds
+    }
+
+    fn has_room(&self, class: usize, quotas: [bool; 2]) -> bool {
+        let bounds = self.bounds(class, quotas);
+        bounds.iter().all(|(counted, it)| it.max.is_none_or(|max| *counted < max.get() as usize))
+    }
+
+    fn is_below_minimum(&self, class: usize, quotas: [bool; 2]) -> bool {
+        let of_classes = self.settings.classes.iter().map(|it| it.permits.min);
+        let minima: u32 = of_classes.chain(self.settings.quotas.map(|it| it.min)).sum();
+        let bounds = self.bounds(class, quotas);
+        minima < self.limit && bounds.iter().any(|(counted, it)| *counted < it.min as usize)
+    }
+
+    fn expected_cost(&self, class: usize) -> u128 {
+        let counted = self.counted_of(|entry| entry.class == class) as u128;
+        (counted + 1) * self.typical.as_nanos() * self.price(class)
+    }
+
+    /// The place of a class by the policy.
+    fn place(&self, class: usize) -> (u128, usize) {
+        match self.settings.policy {
+            Policy::Strict => (0, class),
+            Policy::Weights => (self.used[class] + self.expected_cost(class), class),
+        }
+    }
+
+    /// Who goes next: the first of its kind of turn, and the turn.
+    fn next(&self, now: Instant) -> Option<(u64, u8)> {
+        let waiting = self.entries.iter().filter(|entry| entry.stage == Stage::Waiting);
+        let eligible = waiting.filter(|entry| self.has_room(entry.class, entry.quotas));
+        let turn = |entry: &Entry| {
+            let place = self.place(entry.class);
+            let ageing = self.settings.classes[entry.class].ageing;
+            if self.is_below_minimum(entry.class, entry.quotas) {
+                (0, place, entry.rank, entry.token)
+            } else if ageing.is_some_and(|ageing| now - entry.since >= ageing) {
+                (1, (0, 0), 0, entry.token)
+            } else {
+                (2, place, entry.rank, entry.token)
+            }
+        };
+        let next = eligible.map(turn).min()?;
+        Some((next.3, next.0))
+    }
+
+    fn forget_credit(&mut self, class: usize) {
+        let credit = 10 * self.typical.as_nanos() * SCALE + self.expected_cost(class);
+        self.used[class] = self.used[class].max(self.virtual_time.saturating_sub(credit));
+    }
+
+    fn goes(&mut self, class: usize) {
+        self.virtual_time = self.virtual_time.max(self.used[class] + self.expected_cost(class));
+    }
+
+    fn rank(&self, asked: &Entry) -> u128 {
+        match self.settings.classes[asked.class].order {
+            WaitingOrder::Fifo => 0,
+            WaitingOrder::EarliestDeadline => {
+                asked.finish_by.map_or(u128::MAX, |at| (at - self.start).as_nanos())
+            }
+            WaitingOrder::ShortestExpected => {
+                let expected = asked.expected.or(self.measured[asked.class].database);
+                expected.map_or(u128::MAX, |time| time.as_nanos())
+            }
+        }
+    }
+
+    fn waiting_of(&self, class: usize) -> usize {
+        let is_one = |it: &&Entry| it.class == class && it.stage == Stage::Waiting;
+        self.entries.iter().filter(is_one).count()
+    }
+
+    fn is_trial(&self, class: usize) -> bool {
+        self.waiting_of(class) == 0 && self.counted_of(|entry| entry.class == class) == 0
+    }
+
+    /// How long a request would wait, if that is known.
+    fn expected_wait(&self, asked: &Entry, runs: bool) -> Option<Duration> {
+        if runs {
+            return Some(Duration::ZERO);
+        }
+        let is_fifo = self.settings.classes[asked.class].order == WaitingOrder::Fifo;
+        let goes_before = |it: &&Entry| {
+            it.class == asked.class
+                && it.stage == Stage::Waiting
+                && (is_fifo || it.rank <= asked.rank)
+        };
+        let before = self.entries.iter().filter(goes_before).count();
+        let place = u32::try_from(before + 1).expect("few wait");
+        let is_waiting = self.waiting_of(asked.class) > 0;
+        self.measured[asked.class].wait(place, is_waiting, self.limit, self.clock)
+    }
+
+    /// Why a request is refused, if it is.
+    fn refusal(&self, asked: &Entry, runs: bool) -> Option<RefusalReason> {
+        let class = asked.class;
+        if !runs && self.waiting() >= WAITING_MAX {
+            return Some(RefusalReason::QueueFull);
+        }
+        let of_class = self.settings.classes[class].waiting_max;
+        if !runs && of_class.is_some_and(|most| self.waiting_of(class) >= most as usize) {
+            return Some(RefusalReason::ClassQueueFull);
+        }
+        let finish_by = asked.finish_by?;
+        let database = asked.expected.or(self.measured[class].database).unwrap_or_default();
+        let done = self.clock + self.expected_wait(asked, runs).unwrap_or_default() + database;
+        let is_late = finish_by <= self.clock || (done > finish_by && !self.is_trial(class));
+        is_late.then_some(RefusalReason::Late)
+    }
+
+    /// A request begins to wait.
+    fn begins_to_wait(&mut self, asked: &mut Entry) {
+        let class = asked.class;
+        asked.stage = Stage::Waiting;
+        let database = asked.expected.or(self.measured[class].database).unwrap_or_default();
+        let is_trial = self.is_trial(class);
+        let least = if is_trial { Duration::ZERO } else { database };
+        asked.start_by =
+            asked.finish_by.map(|at| at.checked_sub(least).expect("the clock is ahead"));
+        if self.waiting_of(class) == 0 {
+            self.measured[class].since = self.clock;
+            self.forget_credit(class);
+        }
+    }
+
+    /// Those who wait for the limit.
+    fn waiting_for_limit(&self) -> usize {
+        if self.is_full() { self.waiting() } else { 0 }
+    }
+
     fn pass(&mut self, pause: Duration) {
-        let (running, waiting, pause_s) = (self.counted(), self.waiting(), pause.as_secs_f64());
+        let (running, waiting) = (self.counted(), self.waiting_for_limit());
+        let pause_s = pause.as_secs_f64();
         self.population.concurrency += (running + waiting) as f64 * pause_s;
         self.population.running += running as f64 * pause_s;
         self.population.idle += self.idle() as f64 * pause_s;
@@ -165,7 +419,7 @@ impl Model {
     }
 
     fn waiting(&self) -> usize {
-        let waits = |entry: &&Entry| matches!(entry.stage, Stage::Waiting { .. });
+        let waits = |entry: &&Entry| entry.stage == Stage::Waiting;
         self.entries.iter().filter(waits).count()
     }
 
@@ -259,19 +513,30 @@ impl Model {
         wanted.map(|entry| entry.token).collect()
     }
 
-    /// Grants whatever the limit allows, highest class first, then by arrival.
+    /// Grants whatever the limit and the bounds allow.
     fn grant(&mut self, now: Instant) -> Vec<u64> {
         let mut granted = Vec::new();
-        while !self.is_full() {
-            let waiting = |entry: &&mut Entry| matches!(entry.stage, Stage::Waiting { .. });
-            // Of equals, the minimum is the first.
-            let best = self.entries.iter_mut().filter(waiting);
-            let Some(next) = best.min_by_key(|entry| entry.class) else {
-                break;
-            };
+        while !self.is_full()
+            && let Some((token, turn)) = self.next(now)
+        {
+            let class = self.entry(token).class;
+            if turn == 1 {
+                self.turned[class].aged += 1;
+            } else if turn == 2 {
+                self.entry(token).stage = Stage::Expired;
+                self.forget_credit(class);
+                self.goes(class);
+            }
+            let measured = &mut self.measured[class];
+            measured.waited += now - measured.since;
+            (measured.since, measured.grants) = (now, measured.grants + 1);
+            if measured.grants >= 64 {
+                (measured.grants, measured.waited) = (measured.grants / 2, measured.waited / 2);
+            }
+            let next = self.entry(token);
             next.stage = Stage::Granted { at: now };
             next.waited = now - next.since;
-            let (token, class, waited) = (next.token, next.class, now - next.since);
+            let waited = next.waited;
             granted.push(token);
             self.begins_to_count(token, now);
             self.record_grant(class, waited);
@@ -279,22 +544,25 @@ impl Model {
         granted
     }
 
-    fn record_grant(&mut self, class: Class, waited: Duration) {
-        self.interval[class.index()].in_queue.push(waited);
-        self.totals[class.index()][3] += 1;
+    fn record_grant(&mut self, class: usize, waited: Duration) {
+        self.interval[class].in_queue.push(waited);
+        self.totals[class][3] += 1;
     }
 
     fn record_end(
         &mut self,
-        class: Class,
+        class: usize,
         outcome: Outcome,
         (waited, lasted): (Duration, Duration),
         was_discounted: bool,
     ) {
         self.rule.end(lasted, was_discounted, self.clock - self.start);
-        let tally = &mut self.interval[class.index()];
-        let totals = &mut self.totals[class.index()];
+        let tally = &mut self.interval[class];
+        let totals = &mut self.totals[class];
         if !was_discounted {
+            self.typical = follow(self.typical, lasted);
+            let measured = &mut self.measured[class].database;
+            *measured = Some(measured.map_or(lasted, |typical| follow(typical, lasted)));
             tally.in_database.push(lasted);
             tally.response.push(waited + lasted);
         }
@@ -324,14 +592,27 @@ impl Model {
     }
 
     fn expire(&mut self, now: Instant) -> Vec<u64> {
-        let late = self.tokens(
-            |stage| matches!(stage, Stage::Waiting { deadline: Some(deadline) } if deadline <= now),
-        );
-        for &token in &late {
-            self.entry(token).stage = Stage::Expired;
-            self.expired += 1;
+        let mut passed = Vec::new();
+        for entry in self.entries.iter_mut().filter(|entry| entry.stage == Stage::Waiting) {
+            let turned = &mut self.turned[entry.class];
+            if entry.wait_until.is_some_and(|at| at <= now) {
+                (entry.stage, turned.expired) = (Stage::Expired, turned.expired + 1);
+            } else if entry.start_by.is_some_and(|at| at <= now) {
+                (entry.stage, turned.late) = (Stage::Late, turned.late + 1);
+            } else {
+                continue;
+            }
+            passed.push(entry.token);
         }
-        late
+        passed
+    }
+
+    fn configure(&mut self, settings: &Settings, now: Instant) -> Vec<u64> {
+        self.settings = settings.clone();
+        for index in 0..self.entries.len() {
+            self.entries[index].rank = self.rank(&self.entries[index]);
+        }
+        self.grant(now)
     }
 }
 
@@ -408,6 +689,7 @@ fn lower_median(mut durations: Vec<Duration>) -> Duration {
 /// The gate and the model side by side.
 struct Pair {
     gate: Gate,
+    classes: Arc<Classes>,
     model: Model,
     held: BTreeMap<u64, Held>,
     waker: Waker,
@@ -420,19 +702,21 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(limit: u32, mpl_max: u32) -> Pair {
+    fn new(settings: &Settings, limit: u32, mpl_max: u32) -> Pair {
         let now = Instant::now() + Duration::from_secs(3_600);
         let woken = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&woken);
         let (mpl, mpl_max) = (Mpl::at_least_one(limit), Mpl::at_least_one(mpl_max));
         let limits = Limits { mpl, mpl_max, waiting_max: WAITING_MAX };
-        let gate = Gate::new(limits, now);
-        for class in Class::ALL {
+        let classes = settings.classes();
+        let gate = Gate::with_classes(limits, Arc::clone(&classes), now);
+        for (class, _) in classes.iter() {
             gate.count_late(class, LATE);
         }
         Pair {
             gate,
-            model: Model::new(limit, mpl_max.get(), now),
+            classes,
+            model: Model::new(settings, limit, mpl_max.get(), now),
             held: BTreeMap::new(),
             waker: Arc::new(move |token| heard.lock().expect("no waker panics").push(token)),
             woken,
@@ -445,17 +729,17 @@ impl Pair {
 
     fn make(&mut self, step: &Move) {
         let now = self.now;
-        let waiting = |stage| matches!(stage, Stage::Waiting { .. });
+        let waiting = |stage| stage == Stage::Waiting;
         let granted = |stage| matches!(stage, Stage::Granted { .. });
         let running = |stage| matches!(stage, Stage::Running { .. });
         let holding = |stage| granted(stage) || running(stage);
         let ticketed = |stage| !running(stage);
-        let idle = |stage| waiting(stage) || stage == Stage::Expired;
+        let idle = |stage| matches!(stage, Stage::Waiting | Stage::Expired | Stage::Late);
         match *step {
-            Move::Request(class, patience) => self.request(class, patience),
+            Move::Request(asked) => self.request(asked),
             Move::Claim(n) => self.with_one(n, ticketed, Pair::claim),
             Move::Finish(n, outcome) => self.with_one(n, running, |pair, token| {
-                pair.model.clock = now;
+                pair.model.tell(now);
                 pair.permit(token).finish(outcome, now);
                 let woken = pair.model.end(token, outcome, now);
                 pair.heard(&woken);
@@ -466,7 +750,7 @@ impl Pair {
             Move::Lend(n) => self.with_one(n, running, Pair::lend),
             Move::Resume(n) => self.with_one(n, running, Pair::resume),
             Move::Refused(waiting) => {
-                self.model.clock = now;
+                self.model.tell(now);
                 let waiting = waiting.min(self.gate.snapshot().outstanding);
                 self.gate.refused_by_server(waiting, now);
                 let connected = self.model.outstanding() - waiting as usize;
@@ -475,21 +759,22 @@ impl Pair {
             }
             Move::Withdraw(n) => self.with_one(n, idle, |pair, token| {
                 pair.population_is_exact = false;
-                pair.model.withdrawn += u64::from(waiting(pair.model.entry(token).stage));
+                let Entry { class, stage, .. } = *pair.model.entry(token);
+                pair.model.turned[class].withdrawn += u64::from(waiting(stage));
                 pair.model.close(token);
                 drop(pair.held.remove(&token));
                 pair.heard(&[]);
             }),
             Move::Abandon(n) => self.with_one(n, holding, Pair::abandon),
             Move::SetLimit(limit) => {
-                self.model.clock = now;
+                self.model.tell(now);
                 self.gate.set_limit(Mpl::at_least_one(limit), now);
                 self.model.limit = limit;
                 let woken = self.model.grant(now);
                 self.heard(&woken);
             }
             Move::Discount => {
-                self.model.clock = now;
+                self.model.tell(now);
                 let discounted = self.gate.discount(now);
                 let ages: Vec<Duration> = discounted.iter().map(|it| it.age).collect();
                 assert_eq!(ages, self.model.discount(now), "discounted");
@@ -498,7 +783,7 @@ impl Pair {
                 self.heard(&woken);
             }
             Move::Expire => {
-                self.model.clock = now;
+                self.model.tell(now);
                 self.gate.expire(now);
                 // In no particular order: nothing is granted, so nobody can notice.
                 self.woken.lock().expect("no waker panics").sort_unstable();
@@ -506,7 +791,16 @@ impl Pair {
                 self.heard(&woken);
             }
             Move::Observe => self.observe(),
+            Move::Configure(ref settings) => {
+                self.model.tell(now);
+                self.classes = settings.classes();
+                let changed = self.gate.set_classes(Arc::clone(&self.classes), now);
+                changed.expect("the same classes");
+                let woken = self.model.configure(settings, now);
+                self.heard(&woken);
+            }
         }
+        self.peak();
     }
 
     /// Applies `act` to the n-th request in a stage that is `wanted`, if there is one.
@@ -536,49 +830,77 @@ impl Pair {
         assert_eq!(woken, expected, "woken");
     }
 
-    fn request(&mut self, class: Class, patience: Option<Duration>) {
+    fn request(&mut self, asked: Asked) {
         self.serial += 1;
         let (token, since) = (self.serial, self.now);
-        self.model.clock = since;
-        let deadline = patience.map(|patience| since + patience);
-        let request = Request { class, deadline, token, waker: &self.waker };
-        let free = !self.model.is_full();
-        let room = self.model.waiting() < WAITING_MAX;
-        let stage = match self.gate.request(&request, since) {
-            Admission::Granted(permit) if free => {
-                self.held.insert(token, Held::Permit(permit));
-                self.model.record_grant(class, Duration::ZERO);
-                Stage::Running { at: since }
-            }
-            Admission::Queued(ticket) if !free && room => {
-                self.held.insert(token, Held::Ticket(ticket));
-                Stage::Waiting { deadline }
-            }
-            Admission::Refused(full) if !free && !room => {
-                assert_eq!(full.waiting, WAITING_MAX);
-                self.model.refused += 1;
-                return self.heard(&[]);
-            }
-            other => panic!("{other:?} with a permit free: {free}, room in the queue: {room}"),
+        self.model.tell(since);
+        let Asked { class, quotas, patience, within, expected } = asked;
+        let wait_until = patience.map(|patience| since + patience);
+        let finish_by = within.map(|within| since + within);
+        let named: Quotas =
+            std::array::from_fn(|index| self.classes.quota(index).filter(|_| quotas[index]));
+        let id = ClassId::of_index(class).expect("a class");
+        let request = Request {
+            quotas: named,
+            wait_until,
+            finish_by,
+            expected,
+            ..Request::new(id, token, &self.waker)
         };
-        self.model.entries.push(Entry {
+        let runs = !self.model.is_full() && self.model.has_room(class, quotas);
+        let mut entry = Entry {
             token,
             class,
+            quotas,
+            wait_until,
+            finish_by,
+            start_by: None,
+            expected,
+            rank: 0,
             since,
             waited: Duration::ZERO,
-            stage,
+            stage: Stage::Running { at: since },
             counts_since: since,
             place: 0,
             is_discounted: false,
             was_discounted: false,
             lent_since: None,
             lent: Duration::ZERO,
-        });
-        if free {
+        };
+        entry.rank = self.model.rank(&entry);
+        let refusal = self.model.refusal(&entry, runs);
+        match self.gate.request(&request, since) {
+            Admission::Granted(permit) if runs && refusal.is_none() => {
+                self.held.insert(token, Held::Permit(permit));
+                self.model.record_grant(class, Duration::ZERO);
+                self.model.goes(class);
+            }
+            Admission::Queued(ticket) if !runs && refusal.is_none() => {
+                self.held.insert(token, Held::Ticket(ticket));
+                self.model.begins_to_wait(&mut entry);
+            }
+            Admission::Refused(refused) if refusal == Some(refused.reason) => {
+                self.check_refusal(&entry, runs, &refused);
+                self.model.turned[class].refused[refused.reason as usize] += 1;
+                return self.heard(&[]);
+            }
+            other => panic!("{other:?}, runs at once: {runs}, refused: {refusal:?}"),
+        }
+        self.model.entries.push(entry);
+        if runs {
             self.model.begins_to_count(token, since);
         }
-        self.peak();
         self.heard(&[]);
+    }
+
+    fn check_refusal(&self, asked: &Entry, runs: bool, refused: &Refusal) {
+        let model = &self.model;
+        assert_eq!(refused.class.index(), asked.class);
+        assert_eq!(refused.waiting as usize, model.waiting());
+        assert_eq!(refused.class_waiting as usize, model.waiting_of(asked.class));
+        assert_eq!(refused.limit.get(), model.limit);
+        assert_eq!(refused.expected_wait, model.expected_wait(asked, runs));
+        assert_eq!(refused.in_database, model.measured[asked.class].database);
     }
 
     fn claim(&mut self, token: u64) {
@@ -591,10 +913,12 @@ impl Pair {
                 entry.stage = Stage::Running { at };
                 self.held.insert(token, Held::Permit(permit));
             }
-            (Claim::Waiting(ticket), Stage::Waiting { .. }) => {
+            (Claim::Waiting(ticket), Stage::Waiting) => {
                 self.held.insert(token, Held::Ticket(ticket));
             }
-            (Claim::Expired, Stage::Expired) => self.model.close(token),
+            (Claim::Expired, Stage::Expired) | (Claim::Late(_), Stage::Late) => {
+                self.model.close(token);
+            }
             (claim, stage) => panic!("{claim:?} in {stage:?}"),
         }
         self.heard(&[]);
@@ -605,7 +929,7 @@ impl Pair {
         let Some(Held::Permit(permit)) = self.held.get_mut(&token) else {
             panic!("{token} holds no permit")
         };
-        self.model.clock = now;
+        self.model.tell(now);
         permit.next_transaction(outcome, now);
         let ended = self.model.entry(token).clone();
         let Stage::Running { at } = ended.stage else { panic!("{token} does not run") };
@@ -618,7 +942,6 @@ impl Pair {
         let spent = (ended.waited, ended.counted(at, now));
         self.model.record_end(ended.class, outcome, spent, ended.was_discounted);
         self.model.record_grant(ended.class, Duration::ZERO);
-        self.peak();
         self.heard(&[]);
     }
 
@@ -635,7 +958,7 @@ impl Pair {
         self.held_permit(token).lend(now);
         let is_lent = self.model.entry(token).lent_since.is_some();
         if !is_lent {
-            self.model.clock = now;
+            self.model.tell(now);
             self.model.lendings += 1;
             let entry = self.model.entry(token);
             (entry.is_discounted, entry.lent_since) = (false, Some(now));
@@ -648,18 +971,18 @@ impl Pair {
     fn resume(&mut self, token: u64) {
         let now = self.now;
         self.held_permit(token).resume(now);
-        let entry = self.model.entry(token);
-        if let Some(since) = entry.lent_since.take() {
+        if let Some(since) = self.model.entry(token).lent_since {
+            self.model.tell(now);
+            let entry = self.model.entry(token);
+            entry.lent_since = None;
             entry.lent += now - since;
-            self.model.clock = now;
             self.model.begins_to_count(token, now);
-            self.peak();
         }
         self.heard(&[]);
     }
 
     fn peak(&mut self) {
-        let concurrency = self.model.counted() + self.model.waiting();
+        let concurrency = self.model.counted() + self.model.waiting_for_limit();
         self.model.peak = self.model.peak.max(concurrency);
     }
 
@@ -674,8 +997,8 @@ impl Pair {
     fn observe(&mut self) {
         let observation = self.gate.observe(self.now);
         let interval = std::mem::take(&mut self.model.interval);
-        self.model.clock = self.now;
-        let concurrency = self.model.counted() + self.model.waiting();
+        self.model.tell(self.now);
+        let concurrency = self.model.counted() + self.model.waiting_for_limit();
         let mut all = Tally::default();
         for (tally, class) in interval.iter().zip(&observation.classes) {
             self.compare_class(tally, class);
@@ -689,7 +1012,7 @@ impl Pair {
             all.in_queue.extend(&tally.in_queue);
         }
         self.compare_class(&all, &together(&observation));
-        assert_eq!(observation.classes.len(), 2);
+        assert_eq!(observation.classes.len(), CLASSES);
         assert_eq!(observation.interval, self.now - self.model.interval_start);
         assert_eq!(observation.limit.get(), self.model.limit);
         assert_eq!(observation.concurrency as usize, concurrency);
@@ -746,9 +1069,17 @@ impl Pair {
         assert_eq!(seen.lendings, model.lendings, "lent");
         assert_eq!(seen.waiting, model.waiting(), "waiting");
         assert_eq!(self.gate.has_waiting(), seen.waiting > 0);
-        assert_eq!(seen.refused, model.refused, "refused");
-        assert_eq!(seen.expired, model.expired, "expired");
-        assert_eq!(seen.withdrawn, model.withdrawn, "withdrawn");
+        for (index, (class, turned)) in seen.classes.iter().zip(&model.turned).enumerate() {
+            let &ClassTotals { refused, expired, late, withdrawn, aged, .. } = class;
+            assert_eq!(Turned { refused, expired, late, withdrawn, aged }, *turned);
+            assert_eq!(class.waiting as usize, model.waiting_of(index), "waiting of a class");
+            let running = model.counted_of(|entry| entry.class == index);
+            assert_eq!(class.running as usize, running, "permits of a class");
+        }
+        let sum = |of: fn(&Turned) -> u64| model.turned.iter().map(of).sum::<u64>();
+        assert_eq!(seen.refused, sum(|it| it.refused.iter().sum()), "refused");
+        assert_eq!(seen.expired, sum(|it| it.expired + it.late), "expired");
+        assert_eq!(seen.withdrawn, sum(|it| it.withdrawn), "withdrawn");
         for (class, totals) in seen.classes.iter().zip(&model.totals) {
             let (ended, granted) = (class.in_database.count(), class.in_queue.count());
             assert_eq!([class.completions, class.failures, ended, granted], *totals);
@@ -764,8 +1095,8 @@ impl Pair {
             assert!(seen.outstanding as usize <= most, "granted above the highest limit");
         }
         assert!(
-            seen.waiting == 0 || counted >= seen.limit.get() || seen.outstanding as usize >= most,
-            "a permit is free and somebody waits"
+            model.is_full() || model.next(self.now).is_none(),
+            "a permit is free and somebody waits who may have it"
         );
         assert!(seen.waiting <= WAITING_MAX, "queue bound");
     }
@@ -779,7 +1110,7 @@ impl Pair {
                 Stage::Granted { .. } | Stage::Running { .. } => {
                     self.model.end(token, Outcome::Failed, self.model.clock)
                 }
-                Stage::Waiting { .. } | Stage::Expired => {
+                Stage::Waiting | Stage::Expired | Stage::Late => {
                     self.model.close(token);
                     Vec::new()
                 }
@@ -833,8 +1164,53 @@ fn compare_durations(durations: &[Duration], timing: Timing) {
     }
 }
 
-fn class() -> impl Strategy<Value = Class> {
-    prop_oneof![Just(Class::High), Just(Class::Normal)]
+fn bounds() -> impl Strategy<Value = PermitBounds> {
+    let most = prop_oneof![2 => Just(None), 1 => (1_u32..4).prop_map(NonZeroU32::new)];
+    (0_u32..3, most).prop_map(|(min, max)| {
+        let min = max.map_or(min, |max| min.min(max.get()));
+        PermitBounds { min, max }
+    })
+}
+
+/// Often none, so that bounds of one kind are seen alone.
+fn settings() -> impl Strategy<Value = Settings> {
+    let order = prop_oneof![
+        2 => Just(WaitingOrder::Fifo),
+        1 => Just(WaitingOrder::EarliestDeadline),
+        1 => Just(WaitingOrder::ShortestExpected),
+    ];
+    let often_none = || prop_oneof![2 => Just(PermitBounds::default()), 1 => bounds()];
+    let class = (1_u32..8, prop::option::of(duration()), often_none(), 0_u32..8, order);
+    let class = class.prop_map(|(weight, ageing, permits, waiting_max, order)| ClassSettings {
+        weight: NonZeroU32::new(weight).expect("it is positive"),
+        ageing,
+        permits,
+        waiting_max: (waiting_max < 5).then_some(waiting_max),
+        order,
+        ..ClassSettings::new("a".parse().expect("a name"))
+    });
+    let policy = prop_oneof![Just(Policy::Strict), Just(Policy::Weights)];
+    let quotas = [often_none(), often_none()];
+    (policy, prop::array::uniform3(class), quotas).prop_map(|(policy, mut classes, quotas)| {
+        for (class, name) in classes.iter_mut().zip(["a", "b", "c"]) {
+            class.name = name.parse().expect("a name");
+        }
+        Settings { policy, classes, quotas }
+    })
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    let rarely = || prop_oneof![2 => Just(None), 1 => prop::option::of(duration())];
+    let quotas = any::<[bool; 2]>();
+    (0..CLASSES, quotas, rarely(), rarely(), rarely()).prop_map(
+        |(class, quotas, patience, within, expected)| Asked {
+            class,
+            quotas,
+            patience,
+            within,
+            expected,
+        },
+    )
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
@@ -860,8 +1236,10 @@ fn step(abandon_weight: u32) -> impl Strategy<Value = (Duration, Move)> {
         4 => Just(Move::Discount),
         1 => (0_u32..4).prop_map(Move::Refused),
     ];
+    let configure = settings().prop_map(|it| Move::Configure(Box::new(it)));
+    let seldom = prop_oneof![Just(Move::Observe), configure];
     let moves = prop_oneof![
-        12 => (class(), prop::option::of(duration())).prop_map(|(c, p)| Move::Request(c, p)),
+        16 => asked().prop_map(Move::Request),
         6 => index().prop_map(Move::Claim),
         6 => (index(), outcome()).prop_map(|(n, o)| Move::Finish(n, o)),
         2 => (index(), outcome()).prop_map(|(n, o)| Move::Next(n, o)),
@@ -870,13 +1248,13 @@ fn step(abandon_weight: u32) -> impl Strategy<Value = (Duration, Move)> {
         2 => (1_u32..8).prop_map(Move::SetLimit),
         16 => counts,
         2 => Just(Move::Expire),
-        1 => Just(Move::Observe),
+        2 => seldom,
     ];
     (duration(), moves)
 }
 
-fn run(limit: u32, mpl_max: u32, steps: &[(Duration, Move)]) {
-    let mut pair = Pair::new(limit, mpl_max);
+fn run(settings: &Settings, limit: u32, mpl_max: u32, steps: &[(Duration, Move)]) {
+    let mut pair = Pair::new(settings, limit, mpl_max);
     for (pause, step) in steps {
         pair.now += *pause;
         pair.model.pass(*pause);
@@ -889,23 +1267,25 @@ fn run(limit: u32, mpl_max: u32, steps: &[(Duration, Move)]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
     #[test]
     fn the_gate_does_what_the_list_does(
+        settings in settings(),
         limit in 1_u32..6,
         mpl_max in 1_u32..14,
         steps in prop::collection::vec(step(3), 0..200),
     ) {
-        run(limit, mpl_max, &steps);
+        run(&settings, limit, mpl_max, &steps);
     }
 
     #[test]
     fn and_measures_what_the_list_measures(
+        settings in settings(),
         limit in 1_u32..6,
         mpl_max in 1_u32..14,
         steps in prop::collection::vec(step(0), 0..200),
     ) {
-        run(limit, mpl_max, &steps);
+        run(&settings, limit, mpl_max, &steps);
     }
 }

@@ -153,12 +153,9 @@ impl Script {
 
     fn request(&mut self, name: &str, class: &str, deadline: Option<Instant>) -> String {
         let class = Class::ALL.into_iter().find(|known| known.name() == class);
-        let request = Request {
-            class: class.expect("a class is high or normal"),
-            deadline,
-            token: self.names.len() as u64,
-            waker: &self.waker,
-        };
+        let class = class.expect("a class is high or normal");
+        let token = self.names.len() as u64;
+        let request = Request { wait_until: deadline, ..Request::new(class, token, &self.waker) };
         self.names.push(name.into());
         let (said, held) = match self.gate.request(&request, self.now) {
             Admission::Granted(permit) => (format!("{name} runs\n"), Held::Permit(permit)),
@@ -176,7 +173,7 @@ impl Script {
         let (said, held) = match ticket.claim() {
             Claim::Granted(permit) => (format!("{name} runs\n"), Held::Permit(permit)),
             Claim::Waiting(ticket) => (format!("{name} waits\n"), Held::Ticket(ticket)),
-            Claim::Expired => return format!("{name} has waited too long\n"),
+            Claim::Expired | Claim::Late(_) => return format!("{name} has waited too long\n"),
         };
         self.held.insert(name.into(), held);
         said

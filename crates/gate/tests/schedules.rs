@@ -64,7 +64,7 @@ impl Client {
         let class = Class::ALL[usize::from(self.is_one_in(2))];
         let deadline = self.is_one_in(4).then(|| now + Duration::from_micros(2));
         let token = self.number as u64;
-        let request = Request { class, deadline, token, waker: &self.waker };
+        let request = Request { wait_until: deadline, ..Request::new(class, token, &self.waker) };
         match self.shared.gate.request(&request, now) {
             Admission::Granted(permit) => self.work(permit),
             Admission::Queued(ticket) => self.queue(ticket),
@@ -82,7 +82,7 @@ impl Client {
             self.shared.bells[self.number].wait();
             match ticket.claim() {
                 Claim::Granted(permit) => return self.work(permit),
-                Claim::Expired => return,
+                Claim::Expired | Claim::Late(_) => return,
                 Claim::Waiting(kept) => ticket = kept,
             }
         }
@@ -152,7 +152,7 @@ fn check_empty(shared: &Shared) {
     // A permit that was granted to a ticket in the moment in which it was dropped ends as failed.
     assert!(ended >= u64::from(shared.ended.load(Ordering::SeqCst)), "an end was not counted");
     let nobody: Waker = Arc::new(|_| {});
-    let request = Request { class: Class::Normal, deadline: None, token: 0, waker: &nobody };
+    let request = Request::new(Class::Normal, 0, &nobody);
     let permits: Vec<_> =
         (0..=LIMIT_MAX).map(|_| shared.gate.request(&request, clock::now())).collect();
     let granted = permits.iter().filter(|asked| matches!(asked, Admission::Granted(_))).count();

@@ -13,13 +13,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_gate::{Class, Permit, Ticket};
+use tidegate_gate::{ClassId, Permit, Ticket};
 
 use crate::cancel_key::ClientKey;
 use crate::capacity::Place;
 use crate::console::{ConsoleClient, Rights};
 use crate::login::{Exchange, PasswordMethod};
 use crate::net::{Connection, Stream};
+use crate::scheduling::Identity;
+use crate::scheduling::expected::Fingerprint;
 use crate::session::ClientSession;
 use crate::slots::{PoolIndex, Slot, WorkerIndex};
 use crate::timeouts::ClientTimeouts;
@@ -50,7 +52,7 @@ pub(crate) enum ConsoleAccess {
 #[derive(Debug)]
 pub(crate) struct Applicant {
     pub(crate) user: Box<str>,
-    pub(crate) class: Class,
+    pub(crate) identity: Identity,
     /// The database that it asks for.
     pub(crate) asked: Box<str>,
     /// The pool that it will use, which need not exist.
@@ -78,7 +80,8 @@ pub(crate) enum Inquiry {
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) user: Box<str>,
-    pub(crate) class: Class,
+    /// What is known of the class of its transactions.
+    pub(crate) identity: Identity,
     /// How long it may take.
     pub(crate) timeouts: Box<ClientTimeouts>,
     /// The database that it has asked for.
@@ -156,6 +159,12 @@ pub(crate) struct LoggedIn {
     pub(crate) transaction: TransactionState,
     /// When its last transaction was asked for.
     asked: Instant,
+    /// The class of its last transaction; before the first, the usual one.
+    pub(crate) class: ClassId,
+    /// What its last transaction began with, if it is to be measured.
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// It has been told that a class or a deadline which it has chosen is ignored.
+    pub(crate) was_told_of_choice: bool,
 }
 
 pub(crate) enum ClientState {
@@ -285,7 +294,16 @@ impl Client {
         let stage = std::mem::replace(stage, LoginStage::FirstPacket);
         if let LoginStage::AwaitingParameters(account, own_upstream) = stage {
             let transaction = TransactionState::Idle { is_held: false };
-            let client = LoggedIn { account, own_upstream, transaction, asked };
+            let class = account.identity.usual_class();
+            let client = LoggedIn {
+                account,
+                own_upstream,
+                transaction,
+                asked,
+                class,
+                fingerprint: None,
+                was_told_of_choice: false,
+            };
             self.state = ClientState::LoggedIn(client);
         }
         self.account()
@@ -355,6 +373,14 @@ impl Client {
             } => Some(account),
             ClientState::LoggedIn(client) => Some(&mut client.account),
             _ => None,
+        }
+    }
+
+    /// Returns the class of its last transaction, or of those to come as far as that is known.
+    pub(crate) fn class(&self) -> Option<ClassId> {
+        match &self.state {
+            ClientState::LoggedIn(client) => Some(client.class),
+            _ => self.account().map(|account| account.identity.usual_class()),
         }
     }
 

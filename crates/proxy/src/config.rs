@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use tidegate_gate::Control;
 
 use crate::hba::Hba;
+use crate::scheduling::Scheduling;
 use crate::timeouts::ClientTimeoutsSection;
 use crate::users::Users;
 
@@ -258,15 +260,6 @@ pub struct Timeouts {
     pub shutdown_grace: Duration,
 }
 
-/// Whose transactions are of the high class.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HighPriority {
-    /// Users, as the client names itself.
-    pub users: Vec<String>,
-    /// Values of `application_name` at connection start.
-    pub applications: Vec<String>,
-}
-
 /// What is said of one user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserSettings {
@@ -340,8 +333,8 @@ pub struct Config {
     pub waiting_max: usize,
     /// Prepared statements kept on one upstream connection in transaction mode.
     pub prepared_statements_max: usize,
-    /// Whose transactions go first.
-    pub high_priority: HighPriority,
+    /// The classes of transactions, and which transaction is of which.
+    pub scheduling: Arc<Scheduling>,
     /// Where each control decision is appended as a JSON line; see [`tidegate_gate::journal`].
     pub journal: Option<PathBuf>,
     /// Seed of the controllers' draws.

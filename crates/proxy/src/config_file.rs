@@ -9,6 +9,7 @@
 //! | `sections.rs` | the sections, a field for each key |
 //! | `values.rs` | how values are written: periods, addresses |
 //! | `defaults.rs` | what holds where nothing is said |
+//! | `scheduling.rs` | what the keys about classes say together |
 //! | `authentication.rs` | what the keys about logins say together |
 //! | `overrides.rs` | settings that the console's SET puts over the file |
 //! | `error.rs` | what can be wrong |
@@ -18,11 +19,12 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
 use tidegate_control::{Algorithm, Bounds, ControlChoice, Mpl, Resources, Setting};
+use tidegate_gate::Classes;
 
 use crate::config::{
     AuthQuery, ClientAuthentication, ClientTimeouts, ClientTls, Config, Control, Database,
-    DatabaseLimits, HighPriority, ListenAddress, PoolMode, ServerHosts, SslMode, Timeouts,
-    UserSettings, WatchLogin,
+    DatabaseLimits, ListenAddress, PoolMode, ServerHosts, SslMode, Timeouts, UserSettings,
+    WatchLogin,
 };
 use crate::hba::Hba;
 pub use crate::peers::{PeersError, PeersSection};
@@ -34,14 +36,15 @@ mod authentication;
 pub mod defaults;
 mod error;
 mod overrides;
+mod scheduling;
 mod sections;
 mod values;
 
 pub use error::{ConfigError, ConfigProblem};
 pub use overrides::{Override, OverrideError};
 pub use sections::{
-    ClientTlsSection, ConfigFile, DatabaseSection, HighPrioritySection, TimeoutsSection,
-    UserSection,
+    ClassSection, ClientTlsSection, ConfigFile, DatabaseSection, HighPrioritySection,
+    SchedulingSection, TimeoutsSection, UserSection,
 };
 pub use values::{AdminAddress, OptionalPeriod, Period, PeriodOrOff, ValueError};
 
@@ -65,7 +68,11 @@ impl ConfigFile {
             .map_err(|problem| ConfigError { origin: path.display().to_string(), problem })
     }
 
-    fn parse(text: &str, over: &[Override], path: &Path) -> Result<ConfigFile, ConfigProblem> {
+    pub(crate) fn parse(
+        text: &str,
+        over: &[Override],
+        path: &Path,
+    ) -> Result<ConfigFile, ConfigProblem> {
         let mut file: ConfigFile =
             toml::from_str(text).map_err(|error| toml_problem(text, &error))?;
         if !over.is_empty() {
@@ -118,6 +125,14 @@ impl ConfigFile {
         let has_authority = client_tls.as_ref().is_some_and(|tls| tls.ca.is_some());
         let files = (self.auth_hba_file.as_deref(), self.auth_ident_file.as_deref());
         let hba = authentication::hba(authentication, files, known, has_authority)?;
+        let scheduling = scheduling::Sections {
+            scheduling: &self.scheduling,
+            classes: &self.classes,
+            high_priority: &self.high_priority,
+            users: &self.users,
+            databases: &self.databases,
+        }
+        .check()?;
         Ok(Config {
             listen,
             admin_listen: self.admin_listen.map(|AdminAddress(address)| address),
@@ -125,7 +140,7 @@ impl ConfigFile {
             admin_hosts: self.admin_hosts,
             log_format: self.log_format,
             threads: self.threads.unwrap_or(defaults::THREADS),
-            databases: databases(self.databases, &users, timeouts.client)?,
+            databases: databases(self.databases, &users, timeouts.client, &scheduling.classes)?,
             authentication,
             admin_users: self.admin_users,
             stats_users: self.stats_users,
@@ -141,10 +156,7 @@ impl ConfigFile {
             prepared_statements_max: self
                 .prepared_statements_max
                 .map_or(defaults::PREPARED_STATEMENTS_MAX, NonZeroUsize::get),
-            high_priority: HighPriority {
-                users: self.high_priority.users,
-                applications: self.high_priority.applications,
-            },
+            scheduling,
             journal: self.journal,
             seed: self.seed.unwrap_or(defaults::SEED),
         })
@@ -228,7 +240,8 @@ fn is_open(address: &ListenAddress) -> bool {
 
 /// Returns what is said of users; a section that says nothing is left out.
 fn user_settings(sections: BTreeMap<String, UserSection>) -> HashMap<String, UserSettings> {
-    let settings = |(name, UserSection { max_connections, max_clients, timeouts })| {
+    let settings = |(name, section)| {
+        let UserSection { max_connections, max_clients, timeouts, .. } = section;
         let max_connections = max_connections.map(NonZeroU32::get);
         let max_clients = max_clients.map(NonZeroU32::get);
         (name, UserSettings { max_connections, max_clients, timeouts })
@@ -241,6 +254,7 @@ fn databases(
     sections: BTreeMap<String, DatabaseSection>,
     users: &Users,
     timeouts: ClientTimeouts,
+    classes: &Classes,
 ) -> Result<Vec<Database>, ConfigProblem> {
     if sections.is_empty() {
         return Err(ConfigProblem::NoDatabase);
@@ -249,7 +263,7 @@ fn databases(
     let mut connections: HashMap<ServerHosts, (String, u32)> = HashMap::new();
     let mut databases = Vec::with_capacity(sections.len());
     for (name, section) in sections {
-        let database = database(&name, section, users, timeouts)?;
+        let database = database(&name, section, (users, classes), timeouts)?;
         match controls.get(&database.server) {
             Some((first, control)) if *control != database.control => {
                 let (first, server) = (first.clone(), database.server);
@@ -285,13 +299,13 @@ fn databases(
 fn database(
     name: &str,
     section: DatabaseSection,
-    users: &Users,
+    (users, classes): (&Users, &Classes),
     timeouts: ClientTimeouts,
 ) -> Result<Database, ConfigProblem> {
     if name.is_empty() {
         return Err(ConfigProblem::EmptyDatabaseName);
     }
-    let control = control(name, &section)?;
+    let control = control(name, &section, classes)?;
     let watch = watch(name, &section)?;
     let limits = limits(name, &section)?;
     let auth_query = authentication::auth_query(name, &section, users)?;
@@ -353,7 +367,11 @@ fn watch(name: &str, section: &DatabaseSection) -> Result<Option<WatchLogin>, Co
     Ok(Some(WatchLogin { user, password }))
 }
 
-fn control(name: &str, section: &DatabaseSection) -> Result<Control, ConfigProblem> {
+fn control(
+    name: &str,
+    section: &DatabaseSection,
+    classes: &Classes,
+) -> Result<Control, ConfigProblem> {
     let level =
         |own: Option<NonZeroU32>, default| Mpl::at_least_one(own.map_or(default, NonZeroU32::get));
     let min = level(section.min_mpl, defaults::MPL_MIN);
@@ -386,8 +404,14 @@ fn control(name: &str, section: &DatabaseSection) -> Result<Control, ConfigProbl
     let keep = section.keep;
     if let (true, Some(keep)) = (is_observing, keep) {
         let (database, control) = (name.to_owned(), choice.to_string());
+        let keep = keep.to_string();
         return Err(ConfigProblem::KeepObserving { database, keep, control });
     }
+    let kept = keep.map(|keep| keep.of(classes)).transpose();
+    let keep = kept.map_err(|error| {
+        let (database, error) = (name.to_owned(), Box::new(error));
+        ConfigProblem::Keep { database, error }
+    })?;
     Ok(Control {
         algorithm,
         is_observing,

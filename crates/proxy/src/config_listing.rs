@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::config::{Config, Database, Timeouts};
 use crate::config_file::defaults;
+use crate::scheduling::Scheduling;
 
 /// Returns each setting that is in force with its value, `none` where there is none. Passwords and
 /// the text of `auth_query` are left out.
@@ -35,6 +36,7 @@ pub fn settings_in_force(config: &Config) -> Vec<(String, String)> {
         ("peers.id".into(), config.peers.id.to_string()),
     ];
     settings.extend(timeouts(&config.timeouts));
+    settings.extend(scheduling(&config.scheduling));
     for database in &config.databases {
         settings.extend(of_database(database));
     }
@@ -80,6 +82,37 @@ fn timeouts(timeouts: &Timeouts) -> Vec<(String, String)> {
         ("shutdown_grace", shown(timeouts.shutdown_grace)),
     ];
     all.into_iter().map(|(name, value)| (format!("timeouts.{name}"), value)).collect()
+}
+
+fn scheduling(scheduling: &Scheduling) -> Vec<(String, String)> {
+    let classes = &scheduling.classes;
+    let names: Vec<&str> = classes.iter().map(|(_, class)| class.name.as_str()).collect();
+    let default = classes.class(scheduling.default_class).name;
+    let mut all = vec![
+        ("scheduling.policy".to_owned(), classes.policy().to_string()),
+        ("scheduling.classes".to_owned(), names.join(",")),
+        ("scheduling.default_class".to_owned(), default.to_string()),
+        ("scheduling.class_choice".to_owned(), scheduling.choice.to_string()),
+    ];
+    for ((_, class), rules) in classes.iter().zip(&scheduling.rules) {
+        let addresses: Vec<String> = rules.addresses.iter().map(ToString::to_string).collect();
+        let of_class = [
+            ("weight", class.weight.to_string()),
+            ("ageing", shown_or_none(class.ageing)),
+            ("min_permits", class.permits.min.to_string()),
+            ("max_permits", or_none(class.permits.max)),
+            ("waiting_max", or_none(class.waiting_max)),
+            ("order", class.order.to_string()),
+            ("deadline", shown_or_none(rules.deadline)),
+            ("users", rules.users.join(",")),
+            ("databases", rules.databases.join(",")),
+            ("applications", rules.applications.join(",")),
+            ("addresses", addresses.join(",")),
+        ];
+        let key = |name| format!("classes.{}.{name}", class.name);
+        all.extend(of_class.into_iter().map(|(name, value)| (key(name), value)));
+    }
+    all
 }
 
 fn of_database(database: &Database) -> Vec<(String, String)> {

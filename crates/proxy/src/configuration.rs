@@ -16,7 +16,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_gate::{ClassGoal, Gate, Limits};
+use tidegate_gate::{Gate, KeptGoal, Limits};
 
 use crate::StartError;
 use crate::accounts::Accounts;
@@ -200,7 +200,8 @@ fn server(config: &Config, database: &Database, accounts: &Accounts) -> Result<S
         mpl_max: database.control.setting.bounds.max(),
         waiting_max: config.waiting_max,
     };
-    let gate = Gate::new(limits, Instant::now());
+    let classes = Arc::clone(&config.scheduling.classes);
+    let gate = Gate::with_classes(limits, classes, Instant::now());
     let index = accounts.number_of(&database.server);
     // Pauses are random so that proxies do not try in step.
     let seed = config.seed ^ (u64::from(std::process::id()) << 32) ^ index.0 as u64;
@@ -218,8 +219,13 @@ pub(crate) fn apply(shared: &Shared) {
         }
         accounts.configure_server(config, server, samples.is_some());
         server.gate.set_bounds(control.setting.bounds.max(), config.waiting_max, now);
-        if let Some(ClassGoal { class, goal }) = control.keep {
-            server.gate.count_late(class, goal.within);
+        let classes = Arc::clone(&config.scheduling.classes);
+        if let Err(error) = server.gate.set_classes(classes, now) {
+            // A reload keeps those that need a restart.
+            tracing::error!(%error, server = %server.address, "the classes stay as they were");
+        }
+        if let Some(KeptGoal { class, goal }) = control.keep {
+            server.gate.count_late(class, goal.goal.within);
         }
         server.set_unreachable(config.timeouts.unreachable);
     }

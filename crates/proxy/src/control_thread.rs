@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::{Decision, GoalStatus, Observation, Proposal, SplitMix64};
 use tidegate_gate::journal::{Decided, Journal};
-use tidegate_gate::{Adjustment, ClassGoal, DatabaseState, Governor};
+use tidegate_gate::{Adjustment, DatabaseState, Governor, KeptGoal};
 
 use crate::commands::LimitOrder;
 use crate::config::Control;
@@ -181,7 +181,7 @@ fn log_proposal(is_change: bool, server: &str, observation: &Observation, propos
 }
 
 /// Warns once when no limit keeps a goal, and says when it is kept again.
-fn log_goal(server: &str, keep: ClassGoal, before: Option<GoalStatus>, now: GoalStatus) {
+fn log_goal(server: &str, keep: KeptGoal, before: Option<GoalStatus>, now: GoalStatus) {
     let was_impossible = before.is_some_and(|before| before.is_impossible);
     if now.is_impossible && !was_impossible {
         let ceiling = now.ceiling.get();

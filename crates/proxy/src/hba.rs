@@ -33,6 +33,7 @@ use regex_lite::Regex;
 use thiserror::Error;
 
 use crate::login::PasswordMethod;
+use crate::network::Network;
 use crate::reloaded::Reloaded;
 
 use fields::{Field, Token, logical_lines};
@@ -178,24 +179,14 @@ enum Name {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peers {
     All,
-    /// The addresses of a family whose bits under the mask are these.
-    Network {
-        address: IpAddr,
-        mask: IpAddr,
-    },
+    Network(Network),
 }
 
 impl Peers {
     fn contains(self, peer: IpAddr) -> bool {
-        let Peers::Network { address, mask } = self else { return true };
-        match (address, mask, peer) {
-            (IpAddr::V4(address), IpAddr::V4(mask), IpAddr::V4(peer)) => {
-                (address.to_bits() ^ peer.to_bits()) & mask.to_bits() == 0
-            }
-            (IpAddr::V6(address), IpAddr::V6(mask), IpAddr::V6(peer)) => {
-                (address.to_bits() ^ peer.to_bits()) & mask.to_bits() == 0
-            }
-            _ => false,
+        match self {
+            Peers::All => true,
+            Peers::Network(network) => network.contains(peer),
         }
     }
 }
@@ -585,35 +576,16 @@ fn peers(fields: &mut Fields) -> Result<Peers, LineProblem> {
         });
     };
     if let Some(bits) = bits {
-        let mask = prefix_mask(address, bits).ok_or(LineProblem::Address(token.text))?;
-        return Ok(Peers::Network { address, mask });
+        let network = Network::of_prefix(address, bits).ok_or(LineProblem::Address(token.text))?;
+        return Ok(Peers::Network(network));
     }
     let mask = fields.one("mask")?.text;
     match mask.parse::<IpAddr>() {
         Ok(parsed) if parsed.is_ipv4() == address.is_ipv4() => {
-            Ok(Peers::Network { address, mask: parsed })
+            Ok(Peers::Network(Network { address, mask: parsed }))
         }
         _ => Err(LineProblem::Mask(mask)),
     }
-}
-
-/// Returns the mask of an address's first bits, as many as a text says.
-fn prefix_mask(address: IpAddr, bits: &str) -> Option<IpAddr> {
-    let bits: u32 = if bits.bytes().all(|digit| digit.is_ascii_digit()) {
-        bits.parse().ok()?
-    } else {
-        return None;
-    };
-    Some(match address {
-        IpAddr::V4(_) => {
-            let hidden = 32_u32.checked_sub(bits)?;
-            IpAddr::V4(u32::MAX.checked_shl(hidden).unwrap_or(0).into())
-        }
-        IpAddr::V6(_) => {
-            let hidden = 128_u32.checked_sub(bits)?;
-            IpAddr::V6(u128::MAX.checked_shl(hidden).unwrap_or(0).into())
-        }
-    })
 }
 
 fn method(connection: Connection, token: &Token) -> Result<Method, LineProblem> {

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
-use tidegate_gate::Class;
+use tidegate_gate::ClassId;
 
 use crate::config::PoolMode;
 use crate::mailbox::Message;
@@ -62,7 +62,8 @@ pub(crate) struct ClientRow {
     /// Protocol version and cipher suite; empty without TLS.
     pub(crate) tls: String,
     pub(crate) application_name: String,
-    pub(crate) class: Option<Class>,
+    /// That of its last transaction, or of those to come as far as that is known.
+    pub(crate) class: Option<ClassId>,
     pub(crate) connected_at: Instant,
     /// When its last transaction was asked for, or its login began.
     pub(crate) asked_at: Instant,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use tidegate_control::{BelievedBest, GoalStatus, Proposal, Reason, WhatIfCurve};
 use tidegate_gate::journal::BelievedGain;
-use tidegate_gate::{Class, ClassTotals, DurationTotals, Gate, Snapshot};
+use tidegate_gate::{ClassName, ClassTotals, DurationTotals, Gate, RefusalReason, Snapshot};
 
 use crate::accounts::Accounts;
 use crate::control_thread::ControlledServer;
@@ -110,6 +110,10 @@ worker_counters! {
         "Clients of transaction mode that keep their upstream connection for its session state.";
     inspections: Counter, "tidegate_session_inspections_total",
         "Queries of the proxy's own that asked a session for its state.";
+    class_choices_unknown: Counter, "tidegate_class_choices_unknown_total",
+        "Classes and deadlines that clients have chosen and that there are not.";
+    class_choices_forbidden: Counter, "tidegate_class_choices_forbidden_total",
+        "Classes and deadlines that clients have chosen and may not.";
     statements_prepared: Counter, "tidegate_statements_prepared_total",
         "Statements the proxy prepared by itself on an upstream connection.";
     bytes_from_clients: Counter, "tidegate_bytes_from_clients_total",
@@ -353,14 +357,34 @@ impl MetricsSource {
 }
 
 fn gates(page: &mut Page, servers: &[ServerMetrics]) {
-    let servers: Vec<(&str, Snapshot)> =
-        servers.iter().map(|server| (&*server.name, server.gate.snapshot())).collect();
+    let seen = |server: &ServerMetrics| {
+        let classes = server.gate.classes();
+        let names = classes.iter().map(|(_, class)| class.name).collect();
+        (server.name.clone(), names, server.gate.snapshot())
+    };
+    let servers: Vec<SeenGate> = servers.iter().map(seen).collect();
     for (name, kind, help, of) in GATE_METRICS {
         page.family(name, kind, help);
-        for (server, snapshot) in &servers {
+        for (server, _, snapshot) in &servers {
             page.sample(name, &[("server", server)], of(snapshot));
         }
     }
+    for (name, kind, help, of) in CLASS_METRICS {
+        page.family(name, kind, help);
+        for_each_class(&servers, |server, class, totals| {
+            page.sample(name, &[("server", server), ("class", class)], of(totals));
+        });
+    }
+    let name = "tidegate_class_refused_total";
+    page.family(name, Kind::Counter, "Transactions that got no permit, by class and reason.");
+    for_each_class(&servers, |server, class, totals| {
+        let at_once = RefusalReason::ALL.map(RefusalReason::label).into_iter();
+        let in_queue = [("late_in_queue", totals.late), ("queue_timeout", totals.expired)];
+        for (reason, count) in at_once.zip(totals.refused).chain(in_queue) {
+            let labels = [("server", server), ("class", class), ("reason", reason)];
+            page.sample(name, &labels, count);
+        }
+    });
     let name = "tidegate_transactions_total";
     page.family(name, Kind::Counter, "Transactions that ended, by outcome.");
     for_each_class(&servers, |server, class, totals| {
@@ -552,13 +576,13 @@ const GATE_METRICS: [GateMetric; 11] = [
     (
         "tidegate_refused_total",
         Kind::Counter,
-        "Transactions refused because the queue was full.",
+        "Transactions refused at once; tidegate_class_refused_total has the reasons.",
         |gate| gate.refused,
     ),
     (
         "tidegate_expired_total",
         Kind::Counter,
-        "Transactions whose deadline passed in the queue.",
+        "Transactions that waited for as long as they may, or could not be done in time any more.",
         |gate| gate.expired,
     ),
     (
@@ -566,6 +590,29 @@ const GATE_METRICS: [GateMetric; 11] = [
         Kind::Counter,
         "Transactions cancelled or abandoned in the queue.",
         |gate| gate.withdrawn,
+    ),
+];
+
+/// A gate: its server, the names of its classes, and its state.
+type SeenGate = (String, Vec<ClassName>, Snapshot);
+
+type ClassMetric = (&'static str, Kind, &'static str, fn(&ClassTotals) -> u64);
+
+const CLASS_METRICS: [ClassMetric; 3] = [
+    ("tidegate_class_waiting", Kind::Gauge, "Transactions in the queue, by class.", |class| {
+        class.waiting.into()
+    }),
+    (
+        "tidegate_class_permits",
+        Kind::Gauge,
+        "Transactions that count against the limit, by class.",
+        |class| class.running.into(),
+    ),
+    (
+        "tidegate_class_aged_total",
+        Kind::Counter,
+        "Transactions that went first because they had waited for the ageing time of their class.",
+        |class| class.aged,
     ),
 ];
 
@@ -587,13 +634,10 @@ const DURATION_METRICS: [DurationMetric; 3] = [
     ),
 ];
 
-fn for_each_class(
-    servers: &[(&str, Snapshot)],
-    mut write: impl FnMut(&str, &'static str, &ClassTotals),
-) {
-    for (server, snapshot) in servers {
-        for (class, totals) in Class::ALL.iter().zip(&snapshot.classes) {
-            write(server, class.name(), totals);
+fn for_each_class(servers: &[SeenGate], mut write: impl FnMut(&str, &str, &ClassTotals)) {
+    for (server, classes, snapshot) in servers {
+        for (class, totals) in classes.iter().zip(&snapshot.classes) {
+            write(server, class.as_str(), totals);
         }
     }
 }

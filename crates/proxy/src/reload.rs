@@ -365,7 +365,17 @@ fn keep_what_needs_a_restart(before: &Config, config: &mut Config) -> Vec<String
     };
     let differs = |key: &str| value(&old, key) != value(&new, key);
     let needed = RESTART_NEEDED.into_iter().filter(|key| differs(key));
-    needed.map(str::to_owned).collect()
+    let mut needed: Vec<String> = needed.map(str::to_owned).collect();
+    let classes = &before.scheduling.classes;
+    if !classes.may_become(&config.scheduling.classes) {
+        config.scheduling = Arc::clone(&before.scheduling);
+        for database in &mut config.databases {
+            let keep = database.control.keep;
+            database.control.keep = keep.and_then(|keep| keep.goal.of(classes).ok());
+        }
+        needed.push("scheduling.classes, or who has min_permits or max_permits".to_owned());
+    }
+    needed
 }
 
 fn changed_settings(before: &Config, after: &Config) -> Vec<String> {

@@ -5,6 +5,8 @@
 //! transaction mode names of prepared statements are (`session/translation.rs`). What a server has
 //! and owes is in `session/server.rs`.
 
+use std::collections::HashMap;
+
 use tidegate_wire::Malformed;
 use tidegate_wire::backend::{self, TransactionStatus};
 use tidegate_wire::error_response;
@@ -14,6 +16,8 @@ use tidegate_wire::input::Message;
 use crate::config::SessionStatePolicy;
 use crate::net::BatchOutput;
 use crate::replies::{ExpectedReply, MessageOutcome, StatementId, Verdict};
+use crate::scheduling::OWN_SETTINGS;
+use crate::scheduling::outline::Hint;
 use crate::session_state::look::{self, Look};
 use crate::session_state::{self, CustomNames, Kind, Kinds};
 use crate::settings::Settings;
@@ -34,6 +38,103 @@ pub(crate) struct ClientSession {
     /// What the settings were at the login: what RESET goes back to.
     pub(crate) first_settings: Settings,
     pub(crate) custom_names: CustomNames,
+    /// In session mode, what prepared statements say to the proxy; of those that say something, by
+    /// their names.
+    hints: Option<Box<Hints>>,
+}
+
+/// Hints by the names of statements; boxed, because most clients have none.
+#[derive(Debug, Default)]
+struct Hints(HashMap<Box<[u8]>, Prepared>);
+
+/// What a statement that was prepared in session mode says to the proxy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Prepared {
+    hint: Hint,
+    /// It may set what its client has chosen.
+    may_choose: bool,
+}
+
+impl ClientSession {
+    /// Returns a session with the settings of a login.
+    pub(crate) fn new(settings: Settings) -> ClientSession {
+        let first_settings = settings.clone();
+        ClientSession { settings, first_settings, ..ClientSession::default() }
+    }
+
+    /// Returns what the comments of a prepared statement say to the proxy.
+    pub(crate) fn hint_of(&self, name: &[u8]) -> Option<Hint> {
+        if let Some(prepared) = self.prepared(name) {
+            return Some(prepared.hint);
+        }
+        if name.is_empty() {
+            return self.statements.unnamed().map(|it| Hint::of(statements::query_of(it)));
+        }
+        self.statements.get(name).map(|statement| statement.hint)
+    }
+
+    /// Returns the text of a prepared statement, unless it is not kept.
+    pub(crate) fn text_of(&self, name: &[u8]) -> Option<&[u8]> {
+        let definition = match name {
+            b"" => self.statements.unnamed(),
+            name => self.statements.get(name).and_then(|it| it.definition.as_deref()),
+        };
+        definition.map(statements::query_of)
+    }
+
+    fn prepared(&self, name: &[u8]) -> Option<&Prepared> {
+        self.hints.as_ref()?.0.get(name)
+    }
+
+    /// Returns whether a text of session mode may change what its client has chosen: its class or
+    /// its deadline, by a setting.
+    fn may_choose(&mut self, text: &[u8]) -> bool {
+        let has_chosen = OWN_SETTINGS.iter().any(|name| self.settings.get(name).is_some());
+        let may_choose = look::mentions_own_settings(text)
+            || (has_chosen && !look::look(text, &mut Vec::new()).may.is_empty());
+        if may_choose {
+            for name in OWN_SETTINGS {
+                self.custom_names.learn(name);
+            }
+        }
+        may_choose
+    }
+
+    /// Notes what a message of session mode says to the proxy. Returns whether it may change what
+    /// the client has chosen.
+    fn notice_choice(&mut self, message: &Message<'_>) -> bool {
+        match message.tag() {
+            tag::QUERY => self.may_choose(message.payload()),
+            tag::PARSE => {
+                self.keep_hint(message.payload());
+                false
+            }
+            tag::BIND => {
+                let names = frontend::bind_names(message.payload());
+                let prepared = names.ok().and_then(|names| self.prepared(names.statement));
+                prepared.is_some_and(|prepared| prepared.may_choose)
+            }
+            _ => false,
+        }
+    }
+
+    /// Keeps what a statement says that is being prepared in session mode.
+    fn keep_hint(&mut self, parse: &[u8]) {
+        let Ok(name) = frontend::statement_name(parse) else { return };
+        let text = parse.get(name.len() + 1..).unwrap_or_default();
+        let text = statements::query_of(text);
+        let prepared = Prepared { hint: Hint::of(text), may_choose: self.may_choose(text) };
+        if prepared == Prepared::default() {
+            if let Some(hints) = &mut self.hints {
+                hints.0.remove(name);
+            }
+            return;
+        }
+        let hints = self.hints.get_or_insert_default();
+        if hints.0.len() < statements::CLIENT_STATEMENTS_MAX {
+            hints.0.insert(name.into(), prepared);
+        }
+    }
 }
 
 /// A client's message that cannot be passed on.
@@ -99,6 +200,9 @@ pub(crate) fn to_server(
     }
     if message.tag() == tag::QUERY && !server.replies.is_skipping() {
         client.statements.forget_unnamed();
+    }
+    if let Naming::Kept = naming {
+        server.choice_may_change |= client.notice_choice(message);
     }
     if let Naming::Shared { policy, .. } = naming {
         if let Some(refused) = look_at(message, &mut client.custom_names, server, *policy) {

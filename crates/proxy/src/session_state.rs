@@ -197,6 +197,11 @@ impl CustomNames {
         has_room
     }
 
+    /// Adds a name if there is room for it.
+    pub(crate) fn learn(&mut self, name: &str) {
+        self.add(name);
+    }
+
     /// The names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|name| &**name)

@@ -104,6 +104,15 @@ impl Settings {
         }
     }
 
+    /// Sets a value, or forgets it.
+    pub(crate) fn put(&mut self, name: &str, value: Option<&str>) {
+        match (value, self.position(name)) {
+            (Some(value), _) => self.set(name, value),
+            (None, Ok(index)) => drop(Arc::make_mut(&mut self.0).remove(index)),
+            (None, Err(_)) => {}
+        }
+    }
+
     fn set(&mut self, name: &str, value: &str) {
         let position = self.position(name);
         match position {

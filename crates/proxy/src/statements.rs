@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::replies::{MessageOutcome, StatementId};
+use crate::scheduling::outline::Hint;
 use crate::session_state::look::{self, Look};
 use crate::session_state::{Kind, Kinds};
 
@@ -46,6 +47,8 @@ pub(crate) struct Statement {
     pub(crate) server_name: Box<[u8]>,
     /// What it may leave behind when it runs.
     pub(crate) look: Look,
+    /// What its comments say to the proxy.
+    pub(crate) hint: Hint,
     /// The custom settings that it names.
     pub(crate) custom_names: Box<[Box<str>]>,
     /// A server has accepted it.
@@ -94,6 +97,7 @@ impl Definitions {
             definition: Some(definition.into()),
             server_name: server_name(StatementId(self.last_id)).into(),
             look: look::look(query_of(definition), &mut names),
+            hint: Hint::of(query_of(definition)),
             custom_names: names.into(),
             is_accepted: AtomicBool::new(false),
         });
@@ -110,6 +114,7 @@ impl Definitions {
             server_name: server_name(StatementId(self.last_id)).into(),
             // Its text has not arrived, and may do anything.
             look: Look { may: Kinds::INSPECTED.with(Kind::FixedSetting), ..Look::default() },
+            hint: Hint::default(),
             custom_names: Box::default(),
             is_accepted: AtomicBool::new(false),
         })

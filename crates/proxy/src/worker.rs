@@ -34,7 +34,8 @@
 //!
 //! What the loop does with them is in `logins` (a client up to its first transaction), `applicants`
 //! (that there are not too many of them, and inquiries about them), `clients`
-//! (a client's messages), `transactions` (from the request of a permit to its return), `upstreams`
+//! (a client's messages), `classes` (of which class a transaction is), `transactions` (from the
+//! request of a permit to its return), `upstreams`
 //! (opening connections, a server's messages), `cancels` (transactions whose client has gone, and
 //! cancel requests), `session_state` (what clients of transaction mode leave behind), `outages`
 //! (what waits while a server cannot be reached), `rested` (whether idle connections can still be
@@ -45,6 +46,7 @@
 
 mod applicants;
 mod cancels;
+mod classes;
 mod clients;
 mod console;
 mod logins;
@@ -78,6 +80,7 @@ use crate::log_limit::LogLimit;
 use crate::mailbox::{Mailbox, Message};
 use crate::metrics::WorkerCounters;
 use crate::net::{Listener, Stream};
+use crate::scheduling::expected::ExpectedTimes;
 use crate::shared::{InForce, Shared};
 use crate::slots::{Slot, Slots, WorkerIndex};
 use crate::statements::Definitions;
@@ -258,6 +261,8 @@ pub(crate) struct Worker {
     applicants: Applicants,
     idle_transactions: IdleTransactions,
     definitions: Definitions,
+    /// For classes in the order of expected times.
+    expected_times: ExpectedTimes,
     outages: Outages,
     follow_ups: FollowUps,
     buffers: Buffers,
@@ -308,6 +313,7 @@ impl Worker {
             applicants: Applicants::new(applicants_max),
             idle_transactions: IdleTransactions::default(),
             definitions: Definitions::default(),
+            expected_times: ExpectedTimes::default(),
             follow_ups: FollowUps::default(),
             buffers: Buffers {
                 from_client: vec![0; READ_LEN].into(),

@@ -218,7 +218,8 @@ fn every_algorithm_decides_again_as_it_did_whatever_it_saw() {
         for seed in 0..SEEDS {
             let random = &mut SplitMix64::new(seed);
             let keep = pick(random, &goals).filter(|_| !is_observing);
-            let keep = keep.map(|keep| keep.parse().unwrap());
+            let keep = keep.map(|keep| keep.parse::<ClassGoal>().unwrap());
+            let keep = keep.map(|keep| keep.of(&Classes::default()).unwrap());
             let arms = pick(random, &[None, NonZeroUsize::new(1), NonZeroUsize::new(3)]);
             let arms = arms.filter(|_| !is_observing);
             let control = Control { is_observing, keep, arms, ..control(algorithm, random) };

@@ -33,6 +33,8 @@ pub const AUTH_QUERY: &str = "SELECT usename, \
 pub const WATCH: bool = false;
 /// Transactions that may wait for one server.
 pub const WAITING_MAX: usize = 100_000;
+/// Nobody waits for longer than this behind others of higher classes.
+pub const AGEING: Option<Duration> = Some(Duration::from_secs(10));
 /// Prepared statements kept on one upstream connection.
 pub const PREPARED_STATEMENTS_MAX: usize = 200;
 /// Seed of the controllers' draws: the same in every run, so that runs can be compared.

@@ -2,11 +2,12 @@
 
 use thiserror::Error;
 use tidegate_control::{Bounds, BoundsError, Mpl};
-use tidegate_gate::ClassGoal;
+use tidegate_gate::{ClassGoalError, ClassesError};
 
 use super::{PeersError, defaults};
 use crate::config::{ListenAddress, ServerHosts, SslMode};
 use crate::hba::HbaError;
+use crate::network::NetworkError;
 use crate::users::UsersError;
 
 /// A configuration that cannot be used: where it is written, and what is wrong.
@@ -88,7 +89,7 @@ pub enum ConfigProblem {
         /// The database.
         database: String,
         /// The response time, as it is spelled.
-        keep: ClassGoal,
+        keep: String,
         /// Who would choose the limit, as it is spelled.
         control: String,
     },
@@ -222,6 +223,52 @@ pub enum ConfigProblem {
     /// The peers cannot be what is said.
     #[error(transparent)]
     Peers(#[from] PeersError),
+    /// The classes cannot be what is said.
+    #[error(transparent)]
+    Classes(#[from] ClassesError),
+    /// A class is named that there is not.
+    #[error(
+        "there is no class {class}: the classes are {known}. List all in their order, as in \
+         [scheduling] classes = [\"high\", \"normal\", \"batch\"]"
+    )]
+    UnknownClass {
+        /// The name.
+        class: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// One and the same belongs to two classes.
+    #[error(
+        "classes.{first}.{kind} and classes.{second}.{kind} both have {value:?}: it can belong to \
+         one class only"
+    )]
+    TwoClasses {
+        /// The key.
+        kind: &'static str,
+        /// What it names.
+        value: String,
+        /// A class.
+        first: String,
+        /// Another class.
+        second: String,
+    },
+    /// The short form for the class `high` where there is no such class.
+    #[error(
+        "[high_priority] is short for users and applications of [classes.high], and there is no \
+         class high: write them there where they belong"
+    )]
+    NoHighClass,
+    /// A response time to keep for a class that there is not.
+    #[error("databases.{database}: keep: {error}")]
+    Keep {
+        /// The database.
+        database: String,
+        /// What is wrong.
+        error: Box<ClassGoalError>,
+    },
+    /// An address of a class is none.
+    #[error("addresses of a class: {0}")]
+    Network(#[from] NetworkError),
     /// The user file cannot be used.
     #[error(transparent)]
     Users(#[from] UsersError),

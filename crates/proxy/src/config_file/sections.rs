@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use tidegate_control::ControlChoice;
-use tidegate_gate::ClassGoal;
+use tidegate_gate::{ClassGoal, Policy, WaitingOrder};
 
 use super::{
     AdminAddress, ClientTimeoutsSection, OptionalPeriod, PeersSection, Period, PeriodOrOff,
@@ -16,6 +16,7 @@ use crate::config::{
     ClientAuthentication, ListenAddress, LogFormat, PoolMode, SessionStateCheck,
     SessionStatePolicy, SslMode, TlsVersion,
 };
+use crate::scheduling::ClassChoice;
 
 /// The configuration as written.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -64,8 +65,12 @@ pub struct ConfigFile {
     pub max_clients: Option<NonZeroU32>,
     /// Waiting times.
     pub timeouts: TimeoutsSection,
-    /// Whose transactions go first.
+    /// Whose transactions are of the class `high`, in short.
     pub high_priority: HighPrioritySection,
+    /// Which class goes next.
+    pub scheduling: SchedulingSection,
+    /// The classes by their names.
+    pub classes: BTreeMap<String, ClassSection>,
     /// The instances that share clients with this one.
     pub peers: PeersSection,
     /// What is said of single users, by the name that clients give.
@@ -105,6 +110,12 @@ pub struct UserSection {
     pub max_connections: Option<NonZeroU32>,
     /// Clients that log in as this user.
     pub max_clients: Option<NonZeroU32>,
+    /// Permits that the user can have before all others.
+    pub min_permits: Option<u32>,
+    /// Permits that the user's transactions hold at most.
+    pub max_permits: Option<NonZeroU32>,
+    /// Which class the user's clients may choose.
+    pub class_choice: Option<ClassChoice>,
     /// The user's own bounds.
     pub timeouts: ClientTimeoutsSection,
 }
@@ -122,13 +133,58 @@ pub struct ClientTlsSection {
     pub ciphers: Vec<String>,
 }
 
-/// The section `[high_priority]`; see [`HighPriority`].
+/// The section `[high_priority]`: what `[classes.high]` may say too.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[expect(missing_docs, reason = "the fields are those of HighPriority")]
 pub struct HighPrioritySection {
+    /// Users, as the client names itself.
     pub users: Vec<String>,
+    /// Values of `application_name`.
     pub applications: Vec<String>,
+}
+
+/// The section `[scheduling]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SchedulingSection {
+    /// Which class goes next when several wait.
+    #[serde(deserialize_with = "values::written")]
+    pub policy: Option<Policy>,
+    /// The classes, the first of which goes first.
+    pub classes: Option<Vec<String>>,
+    /// The class of transactions to which no rule applies.
+    pub default_class: Option<String>,
+    /// Which class clients may choose.
+    pub class_choice: Option<ClassChoice>,
+}
+
+/// A section `[classes.NAME]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClassSection {
+    /// Its share of permits in relation to those of other classes.
+    pub weight: Option<NonZeroU32>,
+    /// After this time in the queue a transaction goes before all others.
+    pub ageing: Option<OptionalPeriod>,
+    /// Permits that it can have before all others.
+    pub min_permits: Option<u32>,
+    /// Permits that its transactions hold at most.
+    pub max_permits: Option<NonZeroU32>,
+    /// Its transactions that may wait.
+    pub waiting_max: Option<u32>,
+    /// Which of its transactions goes next.
+    #[serde(deserialize_with = "values::written")]
+    pub order: Option<WaitingOrder>,
+    /// Within which time a transaction has to be done.
+    pub deadline: Option<OptionalPeriod>,
+    /// Users whose transactions are of this class.
+    pub users: Vec<String>,
+    /// Databases whose transactions are.
+    pub databases: Vec<String>,
+    /// Values of `application_name`.
+    pub applications: Vec<String>,
+    /// Where the clients are: addresses and networks.
+    pub addresses: Vec<String>,
 }
 
 /// A section `[databases.NAME]`.
@@ -149,6 +205,12 @@ pub struct DatabaseSection {
     pub max_clients: Option<NonZeroU32>,
     /// Connections to the server that are kept open for each user of this database.
     pub min_connections: Option<u32>,
+    /// Permits that the database can have before all others.
+    pub min_permits: Option<u32>,
+    /// Permits that the database's transactions hold at most.
+    pub max_permits: Option<NonZeroU32>,
+    /// Which class clients of the database may choose.
+    pub class_choice: Option<ClassChoice>,
     /// The database's own bounds.
     #[serde(default)]
     pub timeouts: ClientTimeoutsSection,
@@ -200,6 +262,9 @@ impl DatabaseSection {
             max_connections_per_user: None,
             max_clients: None,
             min_connections: None,
+            min_permits: None,
+            max_permits: None,
+            class_choice: None,
             timeouts: ClientTimeoutsSection::default(),
             session_state: None,
             session_state_check: None,

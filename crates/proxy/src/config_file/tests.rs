@@ -114,8 +114,11 @@ fn every_key_is_read() {
         shutdown_grace: seconds(8),
     };
     assert_eq!(config.timeouts, timeouts);
-    assert_eq!(config.high_priority.users, ["ann"]);
-    assert_eq!(config.high_priority.applications, ["till"]);
+    let high = &config.scheduling.rules[0];
+    assert_eq!(
+        (&high.users[..], &high.applications[..]),
+        (&["ann".into()][..], &["till".into()][..])
+    );
 }
 
 /// The user's bound goes before that of the database, and this one before that of all.
@@ -268,7 +271,10 @@ fn a_wrong_line_is_named_with_what_is_allowed() {
         ),
         ("databases.x.control = \"hillclimbing\"", "paired-comparison, gaussian-process, "),
         ("databases.x.keep = \"p95=200ms\"", "CLASS:STATISTIC=TIME, as in high:p95=200ms"),
-        ("databases.x.keep = \"low:p95=200ms\"", "use high or normal"),
+        ("databases.x.keep = \"Low:p95=200ms\"", "lower-case letters"),
+        ("databases.x.class_choice = \"all\"", "any, lower or none"),
+        ("scheduling.policy = \"fair\"", "strict or weights"),
+        ("classes.high.order = \"lifo\"", "fifo, earliest-deadline or shortest-expected"),
         ("databases.x.keep = \"high:p90=200ms\"", "use mean, p95 or p99"),
         ("databases.x.keep = \"high:p95=200\"", "with its unit"),
         ("databases.x.min_mpl = 0", "expected a nonzero"),

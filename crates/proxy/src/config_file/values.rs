@@ -12,6 +12,7 @@ use crate::config::{
     ClientAuthentication, ListenAddress, LoadBalance, LogFormat, PoolMode, ServerAddress,
     ServerHosts, SessionAttributes, SessionStateCheck, SessionStatePolicy, SslMode, TlsVersion,
 };
+use crate::scheduling::ClassChoice;
 use crate::upstream_url::UpstreamUrl;
 
 /// A value that is not among the allowed ones.
@@ -23,7 +24,7 @@ pub struct ValueError {
 }
 
 impl ValueError {
-    fn new(value: &str, allowed: &'static str) -> ValueError {
+    pub(crate) fn new(value: &str, allowed: &'static str) -> ValueError {
         ValueError { value: value.to_owned(), allowed }
     }
 }
@@ -353,6 +354,7 @@ deserialize_from_str!(
     PoolMode,
     SessionStatePolicy,
     SessionStateCheck,
+    ClassChoice,
     ClientAuthentication,
     UpstreamUrl,
     SslMode,

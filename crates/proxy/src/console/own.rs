@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use tidegate_control::CurveInterval;
-use tidegate_gate::{Class, Control};
+use tidegate_gate::{ClassId, Control};
 
 use super::table::{Table, row};
 use crate::inventory::{ClientActivity, Inventory};
@@ -70,7 +70,7 @@ pub(super) fn queue(shared: &Shared, inventory: &Inventory) -> Table {
             .iter()
             .filter(|client| client.waiting_since.is_some() && client.server == Some(server.index));
         let mut waiting: Vec<_> = waits.collect();
-        waiting.sort_by_key(|client| (client.class.map(Class::index), client.asked_at));
+        waiting.sort_by_key(|client| (client.class, client.asked_at));
         for (position, client) in waiting.into_iter().enumerate() {
             let waited = inventory.at.saturating_duration_since(client.asked_at);
             let waits_for = match client.activity {
@@ -81,7 +81,7 @@ pub(super) fn queue(shared: &Shared, inventory: &Inventory) -> Table {
             table.push(row![
                 server.address.to_string(),
                 position + 1,
-                client.class.map(Class::name),
+                class_name(shared, client.class),
                 &*client.user,
                 &*client.database,
                 waits_for,
@@ -123,7 +123,7 @@ pub(super) fn permits(shared: &Shared, inventory: &Inventory) -> Table {
         };
         table.push(row![
             client.server.and_then(|it| shared.server(it)).map(|it| it.address.to_string()),
-            client.class.map(Class::name),
+            class_name(shared, client.class),
             &*client.user,
             &*client.database,
             state,
@@ -137,21 +137,36 @@ pub(super) fn permits(shared: &Shared, inventory: &Inventory) -> Table {
     table
 }
 
-/// SHOW CLASSES: what the transactions of each class did since the start.
+/// Returns the name of a class.
+fn class_name(shared: &Shared, class: Option<ClassId>) -> Option<String> {
+    let classes = &shared.config.scheduling.classes;
+    class.map(|class| classes.class(class).name.to_string())
+}
+
+/// SHOW CLASSES: the classes with what waits and runs, and what their transactions did since the
+/// start.
 pub(super) fn classes(shared: &Shared) -> Table {
     let names = [
         "server",
         "class",
+        "waiting",
+        "running",
+        "refused",
+        "late",
+        "expired",
+        "withdrawn",
+        "aged",
         "completed",
         "failed",
         "avg_queue_us",
         "avg_database_us",
         "avg_response_us",
     ];
-    let mut table = Table::new("ssqqqqq", &names);
+    let mut table = Table::new("ssqqqqqqqqqqqq", &names);
     for server in shared.servers.iter().map(|it| &it.server) {
         let snapshot = server.gate.snapshot();
-        for (class, totals) in Class::ALL.into_iter().zip(&snapshot.classes) {
+        let classes = server.gate.classes();
+        for ((_, class), totals) in classes.iter().zip(&snapshot.classes) {
             let mean = |durations: &tidegate_gate::DurationTotals| {
                 let count = durations.count();
                 let us = if count == 0 { 0.0 } else { durations.sum_s() / count as f64 * 1e6 };
@@ -159,7 +174,14 @@ pub(super) fn classes(shared: &Shared) -> Table {
             };
             table.push(row![
                 server.address.to_string(),
-                class.name(),
+                class.name.to_string(),
+                totals.waiting,
+                totals.running,
+                totals.refused.iter().sum::<u64>(),
+                totals.late,
+                totals.expired,
+                totals.withdrawn,
+                totals.aged,
                 totals.completions,
                 totals.failures,
                 mean(&totals.in_queue),

@@ -4,7 +4,7 @@ use super::*;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 use tidegate_control::{Change, CurveInterval, CurveRow, Gain, GoalSeen, Mpl, NotKnown, Unknown};
-use tidegate_gate::{Admission, Limits, Outcome, Request, Waker};
+use tidegate_gate::{Admission, Class, Limits, Outcome, Request, Waker};
 
 /// Reads a page as strictly as the format's description is written: every sample belongs to
 /// the family announced last, no family and no sample comes twice.
@@ -66,7 +66,7 @@ fn what_passed_the_gate_is_on_the_page() {
     let start = Instant::now();
     let gate = gate(1, start);
     let waker: Waker = Arc::new(|_| {});
-    let request = |class| Request { class, deadline: None, token: 0, waker: &waker };
+    let request = |class: Class| Request::new(class, 0, &waker);
     let Admission::Granted(mut first) = gate.request(&request(Class::Normal), start) else {
         panic!("a free permit was not granted")
     };
@@ -81,6 +81,12 @@ fn what_passed_the_gate_is_on_the_page() {
     assert_eq!(page["tidegate_permits_out{server=\"db:5432\"}"], "1");
     assert_eq!(page["tidegate_waiting{server=\"db:5432\"}"], "1");
     assert_eq!(page["tidegate_refused_total{server=\"db:5432\"}"], "1");
+    let of_high = |name: &str, more: &str| {
+        page[&format!("tidegate_class_{name}{{server=\"db:5432\",class=\"high\"{more}}}")].clone()
+    };
+    assert_eq!(of_high("refused_total", ",reason=\"queue_full\""), "1");
+    assert_eq!(of_high("refused_total", ",reason=\"late\""), "0");
+    assert_eq!([of_high("waiting", ""), of_high("permits", "")], ["1", "0"]);
 
     drop(second);
     let counts = ["out", "active", "idle", "discounted"]

@@ -39,6 +39,8 @@ pub(crate) struct ServerSession {
     pub(crate) holds_long_statement: bool,
     /// The server has become a standby, or is none any more.
     pub(crate) became_standby: Option<bool>,
+    /// In session mode, the client may have set its class or its deadline in the transaction.
+    pub(crate) choice_may_change: bool,
     pub(super) statements: ServerStatements,
 }
 
@@ -103,6 +105,7 @@ impl ServerSession {
             is_ending: false,
             holds_long_statement: false,
             became_standby: None,
+            choice_may_change: false,
             statements: ServerStatements::default(),
         }
     }

@@ -66,6 +66,79 @@ pub(crate) fn deallocated_name(text: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
+/// Returns what tells a text apart from others, without its constants, comments and the case of its
+/// words: lists of constants are the same whatever their length.
+pub(crate) fn fingerprint(text: &[u8]) -> u64 {
+    let mut lexer = Lexer::new(text);
+    // FNV-1a: short, and the same in every run.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |bytes: &[u8], is_folded: bool| {
+        for byte in bytes {
+            let byte = if is_folded { byte.to_ascii_lowercase() } else { *byte };
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    let (mut is_behind_constant, mut is_comma_held) = (false, false);
+    while let Some(token) = lexer.token() {
+        let is_constant = matches!(token, Token::Text(_) | Token::Symbol(b'0' | b'$'));
+        if is_behind_constant && token == Token::Symbol(b',') {
+            is_comma_held = true;
+            continue;
+        }
+        let is_in_list = is_constant && is_comma_held;
+        if is_comma_held && !is_constant {
+            add(b",", false);
+        }
+        (is_behind_constant, is_comma_held) = (is_constant, false);
+        match token {
+            _ if is_in_list => {}
+            _ if is_constant => add(b" ?", false),
+            Token::Word { text, is_quoted } => {
+                add(b" ", false);
+                add(text, !is_quoted);
+            }
+            Token::Symbol(byte) => add(&[byte], false),
+            Token::Text(_) => {}
+        }
+    }
+    hash
+}
+
+/// Returns whether a text mentions a setting of the proxy's own, in any case.
+pub(crate) fn mentions_own_settings(text: &[u8]) -> bool {
+    const PREFIX: &[u8] = b"tidegate.";
+    text.windows(PREFIX.len()).any(|window| window.eq_ignore_ascii_case(PREFIX))
+}
+
+/// Returns whether a text begins with BEGIN or START TRANSACTION.
+pub(crate) fn begins_transaction(text: &[u8]) -> bool {
+    let first = Lexer::new(text).token();
+    first.is_some_and(|token| token.is("begin") || token.is("start"))
+}
+
+/// Calls `read` with the inside of each comment of a text in `/*` and `*/`, in their order.
+pub(crate) fn comments<'a>(text: &'a [u8], mut read: impl FnMut(&'a [u8])) {
+    let mut lexer = Lexer::new(text);
+    loop {
+        match (lexer.byte(0), lexer.byte(1)) {
+            (b'/', b'*') => {
+                let start = lexer.at + 2;
+                lexer.skip_comment();
+                let inside = text.get(start..lexer.at.max(start)).unwrap_or_default();
+                // One that does not end is none.
+                if let Some(inside) = inside.strip_suffix(b"*/") {
+                    read(inside);
+                }
+            }
+            (b'-', b'-') => lexer.skip_line(),
+            (byte, _) if is_space(byte) => lexer.at += 1,
+            // At a token's first byte, which is no comment's: it reads one token.
+            _ if lexer.token().is_none() => return,
+            _ => {}
+        }
+    }
+}
+
 /// Returns whether a call of this function by its number, without SQL, leaves nothing behind: those
 /// of large objects, which is what the message is used for.
 pub(crate) fn is_harmless_function(number: u32) -> bool {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use tidegate_control::{CurveInterval, CurveRow, WhatIfCurve};
-use tidegate_gate::{Class, DurationTotals, Snapshot};
+use tidegate_gate::{ClassTotals, Classes, DurationTotals, RefusalReason, Snapshot};
 
 use super::track::{rounded, unix_ms};
 use super::{
@@ -24,13 +24,8 @@ use crate::shared::Shared;
 /// Clients with a permit, and clients that wait, that are listed of each server.
 pub(crate) const LISTED_MAX: usize = 40;
 
-/// Returns the names of the classes, in the order of their numbers.
-pub(crate) fn class_names() -> Vec<String> {
-    Class::ALL.map(|class| class.name().to_owned()).to_vec()
-}
-
-fn class_name(row: &ClientRow) -> String {
-    row.class.map_or_else(String::new, |class| class.name().to_owned())
+fn class_name(classes: &Classes, row: &ClientRow) -> String {
+    row.class.map_or_else(String::new, |class| classes.class(class).name.to_string())
 }
 
 /// Makes documents.
@@ -166,7 +161,8 @@ fn server_status(
     let is_paused = |name: &&String| shared.commands.of(name).hold == Hold::Paused;
     let curve = server.decisions.curve();
     let busy = busy.servers.iter().find(|it| it.server == server.index);
-    let (holders, waiters) = busy.map(|busy| listed(busy, now)).unwrap_or_default();
+    let (holders, waiters) =
+        busy.map(|busy| listed(&server.gate.classes(), busy, now)).unwrap_or_default();
     let bounds = control.setting.bounds;
     let bottleneck = samples.as_ref().and_then(|samples| samples.watched(now).bottleneck);
     ServerStatus {
@@ -194,7 +190,7 @@ fn server_status(
         },
         waiting: snapshot.waiting as u64,
         refusals: refused_transactions(&snapshot),
-        classes: classes(&snapshot),
+        classes: classes(&server.gate.classes(), &snapshot),
         measurements: Vec::new(),
         curve: curve.map(|(curve, made)| shown_curve(&curve, made, now)),
         history: Vec::new(),
@@ -244,22 +240,37 @@ fn refusal(reason: &str, sentence: &str, count: u64) -> Refusal {
 }
 
 fn refused_transactions(snapshot: &Snapshot) -> Vec<Refusal> {
+    let sum = |of: fn(&ClassTotals) -> u64| snapshot.classes.iter().map(of).sum();
     let all = [
-        ("queue_full", "As many transactions waited as may (waiting_max).", snapshot.refused),
-        ("queue_timeout", "It waited longer than timeouts.queue.", snapshot.expired),
+        (
+            "queue_full",
+            "As many transactions waited as may (waiting_max).",
+            sum(|it| it.refused[RefusalReason::QueueFull as usize]),
+        ),
+        (
+            "class_queue_full",
+            "As many transactions of its class waited as may (the class's waiting_max).",
+            sum(|it| it.refused[RefusalReason::ClassQueueFull as usize]),
+        ),
+        (
+            "late",
+            "It could not be done by its deadline.",
+            sum(|it| it.refused[RefusalReason::Late as usize] + it.late),
+        ),
+        ("queue_timeout", "It waited longer than timeouts.queue.", sum(|it| it.expired)),
         ("withdrawn", "The client cancelled it or left while it waited.", snapshot.withdrawn),
     ];
     all.into_iter().map(|(reason, sentence, count)| refusal(reason, sentence, count)).collect()
 }
 
-fn classes(snapshot: &Snapshot) -> Vec<ClassStatus> {
+fn classes(classes: &Classes, snapshot: &Snapshot) -> Vec<ClassStatus> {
     let mean_ms = |durations: &DurationTotals| {
         let count = durations.count();
         (count > 0).then(|| rounded(durations.sum_s() / count as f64 * 1e3))
     };
-    let classes = class_names().into_iter().zip(&snapshot.classes);
-    let status = classes.map(|(class, totals)| ClassStatus {
-        class,
+    let classes = classes.iter().zip(&snapshot.classes);
+    let status = classes.map(|((_, class), totals)| ClassStatus {
+        class: class.name.to_string(),
         completed: totals.completions,
         failed: totals.failures,
         queue_ms: mean_ms(&totals.in_queue),
@@ -269,13 +280,17 @@ fn classes(snapshot: &Snapshot) -> Vec<ClassStatus> {
 }
 
 /// Returns who holds permits and who waits, the longest first.
-fn listed(busy: &BusyClients, now: Instant) -> (Vec<PermitHolder>, Vec<WaitingClient>) {
+fn listed(
+    classes: &Classes,
+    busy: &BusyClients,
+    now: Instant,
+) -> (Vec<PermitHolder>, Vec<WaitingClient>) {
     let ms = |since: Instant| rounded(now.saturating_duration_since(since).as_secs_f64() * 1e3);
     let mut holders: Vec<&ClientRow> = busy.holders.iter().collect();
     holders.sort_by_key(|row| row.permit_since);
     let holders = holders.into_iter().take(LISTED_MAX).map(|row| PermitHolder {
         client_id: row.id,
-        class: class_name(row),
+        class: class_name(classes, row),
         user: row.user.clone(),
         database: row.database.clone(),
         application: row.application_name.clone(),
@@ -292,7 +307,7 @@ fn listed(busy: &BusyClients, now: Instant) -> (Vec<PermitHolder>, Vec<WaitingCl
     waiters.sort_by_key(|row| row.asked_at);
     let waiters = waiters.into_iter().take(LISTED_MAX).map(|row| WaitingClient {
         client_id: row.id,
-        class: class_name(row),
+        class: class_name(classes, row),
         user: row.user.clone(),
         database: row.database.clone(),
         application: row.application_name.clone(),

@@ -242,7 +242,7 @@ impl Worker {
             Some(own) => self.prepare_on_own_connection(slot, own, input),
             None => self.prepare_without_server(slot, input),
         };
-        prepared.unwrap_or_else(|| self.begin_transaction(slot))
+        prepared.unwrap_or_else(|| self.begin_transaction(slot, input))
     }
 
     /// Preparing a statement is not running a transaction: a batch that does nothing else is let

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-use tidegate_gate::Class;
 use tidegate_wire::authentication;
 use tidegate_wire::backend::{self, TransactionStatus};
 use tidegate_wire::error_response::{Severity, SqlState};
@@ -19,6 +18,7 @@ use crate::console;
 use crate::hba::Request;
 use crate::login::{self, ClientProof, Demand, LoginError, LoginFailure, Step};
 use crate::replication::Replication;
+use crate::scheduling::OWN_SETTINGS;
 use crate::session::ClientSession;
 use crate::settings::Settings;
 use crate::slots::{DatabaseIndex, PoolIndex};
@@ -234,15 +234,15 @@ impl Worker {
         // What is replicated has a connection of its own, whichever the mode.
         let mode = if replication.is_some() { PoolMode::Session } else { database.mode };
         let settings = session_settings(&parameters, mode)?;
-        let class = self.class_of(&user, &settings);
+        let named = (database.shown_name(&name), database.key());
+        let identity = config.scheduling.identity(&user, named, request.peer);
         let own = self.shared.config.user_settings.get(&user).map(|user| user.timeouts);
         let timeouts = own.unwrap_or_default().over(database.timeouts);
         let key = entry.pool_key(&name, &user, (mode, replication));
-        let first_settings = settings.clone();
-        let session = ClientSession { settings, first_settings, ..ClientSession::default() };
+        let session = ClientSession::new(settings);
         let applicant = Applicant {
             user: user.into(),
-            class,
+            identity,
             asked: name.into(),
             key,
             is_of_users_file: false,
@@ -279,13 +279,13 @@ impl Worker {
             mode: PoolMode::Session,
             replication: None,
         };
-        let settings = Settings::default();
-        let class = self.class_of(&user, &settings);
+        let named = (console::DATABASES[0], "");
+        let identity = self.shared.config.scheduling.identity(&user, named, None);
         let timeouts = self.shared.config.timeouts.client;
         let session = ClientSession::default();
         Applicant {
             user: user.into(),
-            class,
+            identity,
             asked: console::DATABASES[0].into(),
             key,
             is_of_users_file: false,
@@ -301,13 +301,6 @@ impl Worker {
             let message = format!("the client has gone: {error}");
             (LoginFailure::Protocol, SqlState::CONNECTION_FAILURE, message)
         })
-    }
-
-    fn class_of(&self, user: &str, settings: &Settings) -> Class {
-        let high = &self.shared.config.high_priority;
-        let is_high = high.users.iter().any(|name| name == user)
-            || high.applications.iter().any(|name| name == settings.application_name());
-        if is_high { Class::High } else { Class::Normal }
     }
 
     /// Returns the pool of a client that has been let in; makes it if there is none.
@@ -375,7 +368,7 @@ impl Worker {
         if let Some(access) = applicant.console {
             return self.admit_to_console(slot, applicant.user, access, out);
         }
-        let Applicant { user, class, asked, key, is_of_users_file, timeouts, session, .. } =
+        let Applicant { user, identity, asked, key, is_of_users_file, timeouts, session, .. } =
             *applicant;
         // The configuration may be another one than when it came.
         let pool = match self.key_when_let_in(&asked, &user, &key).map(|key| self.pool(key)) {
@@ -391,7 +384,7 @@ impl Worker {
         let (timeouts, is_misplaced, place) = (Box::new(timeouts), false, None);
         let account = Account {
             user,
-            class,
+            identity,
             timeouts,
             asked,
             pool,
@@ -491,6 +484,14 @@ fn session_settings(parameters: &[(String, String)], mode: PoolMode) -> Result<S
                     );
                     (LoginFailure::Protocol, SqlState::FEATURE_NOT_SUPPORTED, message)
                 })?);
+            }
+            ("options", PoolMode::Session) => {
+                wanted.push((name.clone(), value.clone()));
+                // The server reads them; the proxy has to know what is meant for it.
+                let settings = switches::settings(value).unwrap_or_default();
+                wanted.extend(settings.into_iter().filter(|(name, _)| {
+                    OWN_SETTINGS.iter().any(|own| own.eq_ignore_ascii_case(name))
+                }));
             }
             _ => wanted.push((name.clone(), value.clone())),
         }

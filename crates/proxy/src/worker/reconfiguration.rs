@@ -107,8 +107,12 @@ impl Worker {
         let is_elsewhere = entry.index != self.upstreams[account.pool].key.database;
         let own = self.shared.config.user_settings.get(&*account.user).map(|user| user.timeouts);
         let timeouts = own.unwrap_or_default().over(entry.database.timeouts);
+        let named = (entry.database.shown_name(&account.asked), entry.database.key());
+        let peer = self.clients[slot].connection.peer_ip().unwrap_or_default();
+        let identity = self.shared.config.scheduling.identity(&account.user, named, peer);
         if let Some(account) = self.clients[slot].account_mut() {
             (*account.timeouts, account.is_misplaced) = (timeouts, is_elsewhere);
+            account.identity = identity;
         }
         if is_elsewhere {
             self.move_waiting(slot);

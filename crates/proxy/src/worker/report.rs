@@ -118,7 +118,7 @@ impl Worker {
             local_address: client.connection.local_address(),
             tls: client.connection.tls_description(),
             application_name: application_name(client),
-            class: account.map(|account| account.class),
+            class: client.class(),
             connected_at: client.connected_at,
             asked_at,
             waiting_since: waits.then_some(asked_at),

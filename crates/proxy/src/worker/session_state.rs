@@ -22,6 +22,7 @@ use tidegate_wire::{backend, frontend};
 
 use crate::client::{ClientSlot, LoggedIn};
 use crate::config::{Database, PoolMode, SessionStateCheck, SessionStatePolicy};
+use crate::scheduling::OWN_SETTINGS;
 use crate::session;
 use crate::session_state::inspection::{self, Findings};
 use crate::session_state::{self, Due, Kind, Kinds};
@@ -44,7 +45,10 @@ impl Worker {
     pub(super) fn due_inspection(&mut self, upstream: UpstreamSlot) -> Option<Due> {
         let pool = self.upstreams[upstream].pool;
         if self.upstreams[pool].mode == PoolMode::Session {
-            return None;
+            let session = &mut self.upstreams[upstream].session;
+            // Nothing has to be known but what the client has chosen.
+            let due = Due { asked: Kinds::of(Kind::Settings), unseen: Kinds::NONE };
+            return std::mem::take(&mut session.choice_may_change).then_some(due);
         }
         let always = self.database_of(pool).session_state_check == SessionStateCheck::Always;
         self.upstreams[upstream].session.watch.take_due(always)
@@ -96,6 +100,14 @@ impl Worker {
             // A cancel request for the transaction that has ended came late.
             return self.ask(slot, upstream, Findings::new(findings.due, findings.failures + 1));
         }
+        if self.upstreams[pool].mode == PoolMode::Session {
+            if error.is_none() {
+                self.take_over_choice(slot, &findings);
+            }
+            self.follow_ups.resume_client(slot);
+            return self.finish_transaction(slot, upstream);
+        }
+        let server = &mut self.upstreams[upstream];
         if error.is_some() || server.session.replies.is_uncertain() {
             findings.kinds = findings.kinds.with(Kind::Unknown);
         } else if findings.due.asked.contains(Kind::Settings) {
@@ -118,6 +130,16 @@ impl Worker {
         self.warn_of_session_state(slot, kinds);
         self.finish_transaction(slot, upstream);
         self.let_go(slot, upstream);
+    }
+
+    /// In session mode: the class and the deadline that were found are those that the client has
+    /// chosen.
+    fn take_over_choice(&mut self, slot: ClientSlot, found: &Findings) {
+        let Some(client) = self.clients[slot].session_mut() else { return };
+        for name in OWN_SETTINGS {
+            let found = found.settings.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+            client.settings.put(name, found.map(|(_, value)| &**value));
+        }
     }
 
     /// The settings that were found are those of the connection and of its client. What the client

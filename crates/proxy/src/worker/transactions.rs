@@ -15,10 +15,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use tidegate_gate::{Admission, Claim, Outcome, Permit, Request, Snapshot};
+use tidegate_gate::{Admission, Claim, Outcome, Permit, Refusal, RefusalReason, Request, Snapshot};
 use tidegate_wire::backend::TransactionStatus;
 use tidegate_wire::error_response::{self, Severity, SqlState};
 use tidegate_wire::frontend;
+use tidegate_wire::input::Input;
 
 use crate::client::{Client, ClientSlot, TransactionInput, TransactionState};
 use crate::config::PoolMode;
@@ -75,7 +76,7 @@ impl IdleTransactions {
 
 impl Worker {
     /// Asks for a permit: the client's next message begins a transaction.
-    pub(super) fn begin_transaction(&mut self, slot: ClientSlot) -> Flow {
+    pub(super) fn begin_transaction(&mut self, slot: ClientSlot, input: &Input<'_>) -> Flow {
         if self.stopping.is_some() {
             self.end_for_shutdown(slot);
             return Flow::Wait;
@@ -86,16 +87,18 @@ impl Worker {
             self.clients[slot].set_transaction(TransactionState::Paused);
             return Flow::Wait;
         }
-        let Some(account) = self.clients[slot].account() else {
+        let asked = self.classify(slot, input);
+        let (Some(account), Some(asked)) = (self.clients[slot].account(), asked) else {
             debug_assert!(false, "only a client that is logged in begins a transaction");
             return Flow::Wait;
         };
         let gate = &self.upstreams[account.pool].server.gate;
         let request = Request {
-            class: account.class,
-            deadline: account.timeouts.queue.map(|wait| now + wait),
-            token: slot.to_bits(),
-            waker: &self.admitted,
+            quotas: account.identity.quotas,
+            wait_until: account.timeouts.queue.map(|wait| now + wait),
+            finish_by: asked.within.map(|within| now + within),
+            expected: asked.expected,
+            ..Request::new(asked.class, slot.to_bits(), &self.admitted)
         };
         match gate.request(&request, now) {
             Admission::Granted(permit) => {
@@ -106,12 +109,8 @@ impl Worker {
                 self.clients[slot].set_transaction(TransactionState::Queued(ticket));
                 Flow::Wait
             }
-            Admission::Refused(full) => {
-                let message = format!(
-                    "too many transactions are waiting for the database ({}, and waiting_max is \
-                     {}); try again later",
-                    full.waiting, self.shared.config.waiting_max,
-                );
+            Admission::Refused(refusal) => {
+                let message = self.refusal_words(&refusal);
                 self.refuse_transaction(slot, SqlState::TOO_MANY_CONNECTIONS, &message);
                 Flow::Next
             }
@@ -139,8 +138,41 @@ impl Worker {
                 let message = self.waited_too_long(slot);
                 self.refuse_transaction(slot, SqlState::QUERY_CANCELED, &message);
             }
+            Claim::Late(refusal) => {
+                let message = self.refusal_words(&refusal);
+                self.refuse_transaction(slot, SqlState::TOO_MANY_CONNECTIONS, &message);
+            }
         }
         self.follow_ups.resume_client(slot);
+    }
+
+    /// Returns what to tell a client whose transaction the gate refuses.
+    fn refusal_words(&self, refusal: &Refusal) -> String {
+        let classes = &self.shared.config.scheduling.classes;
+        let class = classes.class(refusal.class).name;
+        let Refusal { waiting, class_waiting, waiting_max, limit, .. } = *refusal;
+        let shown = |time: Option<Duration>| {
+            time.map_or_else(|| "not known".to_owned(), |time| format!("{time:.1?}"))
+        };
+        let (wait, runs) = (shown(refusal.expected_wait), shown(refusal.in_database));
+        let why = match refusal.reason {
+            RefusalReason::QueueFull => format!(
+                "too many transactions are waiting for the database ({waiting}, and waiting_max \
+                 is {waiting_max})"
+            ),
+            RefusalReason::ClassQueueFull => format!(
+                "too many transactions of the class {class} are waiting for the database \
+                 ({class_waiting}, and the class's waiting_max is {waiting_max})"
+            ),
+            RefusalReason::Late => format!(
+                "the transaction cannot be done in time: those of the class {class} take {runs} \
+                 in the database"
+            ),
+        };
+        format!(
+            "{why}; {waiting} wait, {class_waiting} of them of the class {class}, for {limit} \
+             permits, the expected wait is {wait}; try again later"
+        )
     }
 
     /// Returns what to tell a client that has waited in the queue for as long as it may.
@@ -374,7 +406,8 @@ impl Worker {
         }
         // The connection is at rest before the next transaction is let in.
         if let Some(permit) = permit {
-            permit.finish(outcome, now);
+            let took = permit.finish(outcome, now);
+            self.learn_time(slot, took);
         }
         self.tell(requester);
         if self.stopping.is_some() {

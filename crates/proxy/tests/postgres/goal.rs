@@ -91,7 +91,8 @@ fn a_response_time_is_kept_or_it_is_said_that_it_cannot_be() {
         let run = journal::read(&path).unwrap().runs.pop().unwrap();
         assert_eq!(run.first_difference(), None);
         let kept = run.control.keep.expect("the journal says what is kept");
-        assert_eq!((kept.class, kept.goal.statistic), (Class::High, ResponseStatistic::Mean));
+        assert_eq!(kept.class, Class::High.into());
+        assert_eq!(kept.goal.goal.statistic, ResponseStatistic::Mean);
         let lowest = run.decisions.iter().map(|one| one.next_limit).min();
         assert!(lowest < Some(Mpl::at_least_one(HIGHEST)), "{lowest:?}");
     }

@@ -12,6 +12,7 @@ mod auth_query;
 mod bad_input;
 mod cancels;
 mod churn;
+mod classes;
 mod console;
 mod differential;
 mod faults;

@@ -184,3 +184,25 @@ proptest! {
         look(text.as_bytes(), &mut Vec::new());
     }
 }
+
+#[test]
+fn a_fingerprint_is_that_of_the_text_without_constants() {
+    let same =
+        |one: &str, other: &str| fingerprint(one.as_bytes()) == fingerprint(other.as_bytes());
+    for (one, other) in [
+        ("SELECT 1", "select 'a'  -- x"),
+        ("SELECT * FROM t WHERE id = 1", "SELECT * FROM t WHERE id = $1"),
+        ("SELECT 1 WHERE x IN (1, 2, 3)", "SELECT 1 WHERE x IN (7)"),
+        ("SELECT E'a\\'b', $$c$$", "SELECT 'x', 2, 3 /*tidegate_class='a'*/"),
+    ] {
+        assert!(same(one, other), "{one} {other}");
+    }
+    for (one, other) in [
+        ("SELECT a", "SELECT b"),
+        ("SELECT \"A\"", "SELECT \"a\""),
+        ("SELECT f(1), g", "SELECT f(1) g"),
+        ("SELECT a, 1", "SELECT a 1"),
+    ] {
+        assert!(!same(one, other), "{one} {other}");
+    }
+}
