@@ -15,7 +15,7 @@
 //!    [`Policy::Weights`] the class whose use of permits is furthest below its share.
 
 use std::fmt;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -234,15 +234,15 @@ impl ClassSettings {
     }
 }
 
-/// Names a quota: its place among those of [`Classes`], from 0.
+/// Names a quota: its place among those of [`Classes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QuotaId(u16);
+pub struct QuotaId(NonZeroU16);
 
 impl QuotaId {
     /// Returns the place of the quota, from 0.
     #[must_use]
     pub const fn index(self) -> usize {
-        self.0 as usize
+        self.0.get() as usize - 1
     }
 }
 
@@ -405,7 +405,7 @@ impl Classes {
     /// Returns the quota at a place of the list that the classes were made with.
     #[must_use]
     pub fn quota(&self, index: usize) -> Option<QuotaId> {
-        let id = u16::try_from(index).ok()?;
+        let id = NonZeroU16::new(u16::try_from(index + 1).ok()?)?;
         (index < self.quotas.len()).then_some(QuotaId(id))
     }
 

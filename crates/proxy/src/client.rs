@@ -97,6 +97,7 @@ pub(crate) struct Account {
 }
 
 /// What a login waits for.
+#[expect(clippy::large_enum_variant, reason = "a client that is logged in is as large")]
 pub(crate) enum LoginStage {
     /// The start-up packet; requests for encryption may come before it.
     FirstPacket,
