@@ -184,7 +184,7 @@ const MS: Duration = Duration::from_millis(1);
 /// A mean that follows each value by a sixteenth of the difference.
 fn follow(mean: Duration, value: Duration) -> Duration {
     let (up, down) = (value.saturating_sub(mean), mean.saturating_sub(value));
-    mean + up / 16 - down / 16
+    (mean + up / 16).saturating_sub(down / 16)
 }
 
 #[derive(Clone, Debug)]
