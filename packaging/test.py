@@ -75,7 +75,7 @@ def next_package(directory):
     settings = root / "etc/tidegate/tidegate.toml"
     settings.write_text(settings.read_text() + "# A later version says more.\n")
     later = directory / "later.deb"
-    output("dpkg-deb", "--root-owner-group", "--build", root, later)
+    output("dpkg-deb", "--root-owner-group", "-Znone", "--build", root, later)
     return later
 
 
