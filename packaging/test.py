@@ -253,7 +253,7 @@ def try_container():
 
 
 def build_image(place):
-    """Build the container's image on the C library alone, with the program that is built already."""
+    """Build the image on the C library alone, with the program that is built already."""
     context = place / "context"
     program = context / "tidegate"
     context.mkdir()
