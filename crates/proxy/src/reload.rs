@@ -41,7 +41,8 @@ use crate::shared::{InForce, Shared};
 use crate::watch::{Watch, WatchPlan};
 
 /// Settings that a running proxy keeps.
-pub(crate) const RESTART_NEEDED: [&str; 4] = ["threads", "journal", "seed", "peers.id"];
+pub(crate) const RESTART_NEEDED: [&str; 5] =
+    ["threads", "journal", "seed", "peers.id", "log_format"];
 
 /// Why a new configuration is not put in force. The old one stays as it was.
 #[derive(Debug, Error)]
@@ -360,6 +361,7 @@ fn keep_what_needs_a_restart(before: &Config, config: &mut Config) -> Vec<String
     (config.threads, config.seed) = (before.threads, before.seed);
     config.journal.clone_from(&before.journal);
     config.peers.id = before.peers.id;
+    config.log_format = before.log_format;
     let value = |all: &[(String, String)], key: &str| {
         all.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
     };
