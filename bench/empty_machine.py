@@ -4,9 +4,9 @@
 A Debian of its own is booted, with PostgreSQL, PgBouncer and their configuration; nothing of ours
 is on it but the package that `make package` has built. The commands of docs/from-pgbouncer.md are
 run there one after the other. The rule, stated before: each succeeds, a query and the console
-answer through the old port, Prometheus has scraped the proxy and evaluated its alert rules, and all
-commands together take at most five minutes in every round. Needs root and the network, and that
-ports 5432, 6432, 9090 and 9432 are free.
+answer through the old port, Prometheus has scraped the proxy and evaluated the alert rules of the
+package, if it has some, and all commands together take at most five minutes in every round. Needs
+root and the network, and that ports 5432, 6432, 9090 and 9432 are free.
 """
 
 import argparse
