@@ -71,8 +71,9 @@ COMMANDS = (
      "it scrapes"),
     ("until promtool query instant http://127.0.0.1:9090 'up{job=\"tidegate\"} == 1' "
      "| grep -q tidegate; do sleep 0.5; done", "the proxy is seen"),
-    ("until wget -qO- http://127.0.0.1:9090/api/v1/rules | grep -q '\"health\":\"ok\"'; "
-     "do sleep 0.5; done", "the alert rules are evaluated"),
+    ("test ! -e /usr/share/tidegate/monitoring || until wget -qO- "
+     "http://127.0.0.1:9090/api/v1/rules | grep -q '\"health\":\"ok\"'; do sleep 0.5; done",
+     "the alert rules, if there are any, are evaluated"),
 )
 
 
