@@ -171,7 +171,8 @@ def priority(server, options):
     ]
     means = f"{statistics.fmean(b['tps'] for _, b in pairs):,.0f} tps without"
     print(f"\n## Priority\n\n{options.clients} clients, `{options.control}`, "
-          f"{options.repeats} pairs of {options.seconds} s, the first fifth of each left out; {means}.\n")
+          f"{options.repeats} pairs of {options.seconds} s, the first fifth of each left out; "
+          f"{means}.\n")
     print(script.head("lrr", "figure", "rule", "mean and 95 % interval"))
     for name, rule, values in figures:
         print(script.row(name, rule, interval(values)))
@@ -219,10 +220,10 @@ def ageing(server, options):
         waits = latencies(normal[0], begin)[0]
         others = latencies(high[0], begin)[0]
     print(f"\n## Ageing\n\n6 high clients and 2 normal ones at a limit of 2, transactions of "
-          f"50 ms, ageing after 1 s, {options.seconds} s. {len(others):,} high and {len(waits):,} normal "
-          f"transactions; the longest response of a normal one was {max(waits):.3f} s. It holds "
-          f"its own 50 ms: the wait was at most {max(waits) - 0.05:.3f} s, and the rule is 1 s and the "
-          f"longest transaction, which was at least 50 ms.")
+          f"50 ms, ageing after 1 s, {options.seconds} s. {len(others):,} high and "
+          f"{len(waits):,} normal transactions; the longest response of a normal one was {max(waits):.3f} s. It holds "
+          f"its own 50 ms: the wait was at most {max(waits) - 0.05:.3f} s, and the rule is "
+          f"1 s and the longest transaction, which was at least 50 ms.")
 
 
 # More than ever wait or run at once.
