@@ -221,7 +221,8 @@ def ageing(server, options):
         others = latencies(high[0], begin)[0]
     print(f"\n## Ageing\n\n6 high clients and 2 normal ones at a limit of 2, transactions of "
           f"50 ms, ageing after 1 s, {options.seconds} s. {len(others):,} high and "
-          f"{len(waits):,} normal transactions; the longest response of a normal one was {max(waits):.3f} s. It holds "
+          f"{len(waits):,} normal transactions; the longest response of a normal one was "
+          f"{max(waits):.3f} s. It holds "
           f"its own 50 ms: the wait was at most {max(waits) - 0.05:.3f} s, and the rule is "
           f"1 s and the longest transaction, which was at least 50 ms.")
 
