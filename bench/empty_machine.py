@@ -47,7 +47,6 @@ SCRAPE = """\
   - job_name: tidegate
     scrape_interval: 5s
     static_configs: [{ targets: ["127.0.0.1:9432"] }]
-rule_files: ["/usr/share/tidegate/monitoring/*.rules.yml"]
 """
 # What an administrator types, and what each is for.
 COMMANDS = (
@@ -67,6 +66,8 @@ COMMANDS = (
     (f"{ASK} -U boss pgbouncer -c 'SHOW POOLS' -c 'SHOW LIMIT'", "the console"),
     ("apt-get -q install -y --no-install-recommends prometheus", "Prometheus"),
     (f"cat >> /etc/prometheus/prometheus.yml <<'end'\n{SCRAPE}end", "what it scrapes"),
+    ("sed -i 's#^rule_files:#&\\n  - /usr/share/tidegate/monitoring/*.rules.yml#' "
+     "/etc/prometheus/prometheus.yml", "its alert rules"),
     ("promtool check config /etc/prometheus/prometheus.yml && systemctl restart prometheus",
      "it scrapes"),
     ("until promtool query instant http://127.0.0.1:9090 'up{job=\"tidegate\"} == 1' "
