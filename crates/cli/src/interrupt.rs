@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM, and signals that mean nothing here.
+//! Ctrl-C, SIGTERM, SIGUSR2, and signals that mean nothing here.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 /// Signals that other servers take for an order to reopen files.
-const IGNORED: [i32; 2] = [SIGUSR1, SIGUSR2];
+const IGNORED: [i32; 1] = [SIGUSR1];
 
 /// What a signal asks of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +17,13 @@ pub(crate) enum Asked {
     Stop,
     /// To read its configuration again.
     Reload,
+    /// To hand over to a new process.
+    HandOver,
 }
 
 /// The signals of a server, to wait for with [`wait`].
 pub(crate) fn signals() -> io::Result<Signals> {
-    Signals::new([SIGINT, SIGTERM, SIGHUP].iter().chain(&IGNORED))
+    Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR2].iter().chain(&IGNORED))
 }
 
 /// Waits for a signal that means something; `None` is the end of waiting. Other signals, which
@@ -30,6 +32,7 @@ pub(crate) fn wait(signals: &mut Signals) -> Option<Asked> {
     for signal in signals.forever() {
         match signal {
             SIGHUP => return Some(Asked::Reload),
+            SIGUSR2 => return Some(Asked::HandOver),
             other if !IGNORED.contains(&other) => return Some(Asked::Stop),
             other => {
                 let name = signal_hook::low_level::signal_name(other).unwrap_or("signal");

@@ -83,6 +83,17 @@ enum Failure {
     Code(u8),
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Usage(error) | Failure::Failed(error) | Failure::Inconsistent(error) => {
+                error.fmt(formatter)
+            }
+            Failure::Code(code) => write!(formatter, "exit code {code}"),
+        }
+    }
+}
+
 impl Failure {
     fn usage(error: impl Error + 'static) -> Failure {
         Failure::Usage(Box::new(error))

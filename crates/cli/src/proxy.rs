@@ -1,5 +1,7 @@
 //! `tidegate proxy`.
 
+mod handover;
+
 use std::fmt::Write;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -17,12 +19,14 @@ use tidegate_proxy::config::{
 use tidegate_proxy::config_file::{
     AdminAddress, ConfigError, ConfigFile, DatabaseSection, Override, UpstreamUrl,
 };
+use tidegate_proxy::handover::{Inheritance, Left};
 use tidegate_proxy::notify::{ServiceState, notify};
 use tidegate_proxy::{Running, ShutdownMode, ThreadFailure};
 use tracing::{debug, info, warn};
 
 use crate::interrupt::{self, Asked};
 use crate::{Failure, logs, print};
+use handover::Program;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,7 +51,8 @@ When it serves, it prints `listening on ADDRESS` for each address to standard ou
 or Ctrl-C it serves on for timeouts.drain_delay, by default not at all, while /readyz tells load
 balancers to send no more clients; then running transactions may finish within
 timeouts.shutdown_grace, by default 10s. Each further signal ends one of these times. SIGHUP reads
-the configuration again and puts it in force; options still go before the file.";
+the configuration again and puts it in force; options still go before the file. After SIGUSR2 a new
+process of the program takes over, with the clients: docs/operations.md.";
 
 /// Run the proxy
 ///
@@ -261,6 +266,10 @@ fn from_upstream(upstream: Option<&UpstreamUrl>) -> ConfigFile {
 enum Event {
     /// A signal asks to stop.
     Stop,
+    /// A signal asks to hand over to a new process.
+    HandOver,
+    /// A new process has taken over, or is being stopped.
+    HandedOver(Left),
     /// The console asks to stop.
     Shutdown(ShutdownMode),
     /// A thread of the proxy has failed.
@@ -271,6 +280,21 @@ enum Event {
 ///
 /// The form of the log is the file's, unless the command line has named one.
 pub(crate) fn run(arguments: ProxyArguments, has_log_format: bool) -> Result<(), Failure> {
+    let program = Program::of_this_process().map_err(Failure::failed)?;
+    let inheritance = handover::inheritance().map_err(Failure::failed)?;
+    let refusal = inheritance.as_ref().map(Inheritance::refusal);
+    let ended = run_program(&program, (arguments, has_log_format), inheritance);
+    if let (Err(failure), Some(refuse)) = (&ended, refusal) {
+        refuse(&failure.to_string());
+    }
+    ended
+}
+
+fn run_program(
+    program: &Program,
+    (arguments, has_log_format): (ProxyArguments, bool),
+    inheritance: Option<Inheritance>,
+) -> Result<(), Failure> {
     let config = arguments.config(&[]).map_err(Failure::usage)?;
     if let Some(format) = config.log_format.filter(|_| !has_log_format) {
         logs::set(format);
@@ -278,23 +302,51 @@ pub(crate) fn run(arguments: ProxyArguments, has_log_format: bool) -> Result<(),
     // From here on a signal waits until somebody asks for it.
     let signals = interrupt::signals().map_err(Failure::failed)?;
     raise_file_limit();
-    let running = tidegate_proxy::start(config).map_err(Failure::failed)?;
-    print(&addresses(&running))?;
+    let running = if let Some(inheritance) = inheritance {
+        tidegate_proxy::take_over(config, inheritance).map_err(Failure::failed)?
+    } else {
+        let running = tidegate_proxy::start(config).map_err(Failure::failed)?;
+        print(&addresses(&running))?;
+        running
+    };
     running.log_start();
     notify(ServiceState::Ready("serving"));
-
     let (tell, events) = mpsc::channel();
     running.on_reload(move |over| arguments.config(over).map_err(|error| error.to_string()));
     tell_of_signals(signals, tell.clone(), reload_on_request(&running));
     tell_of_shutdown_orders(&running, tell.clone());
-    tell_of_failure(&running, tell);
-    let grace = match serve(&running, &events) {
-        Ok(grace) => grace,
+    tell_of_failure(&running, tell.clone());
+    match serve(program, &running, (&tell, &events)) {
+        Ok(End::Stopped { grace }) => stop(running, grace, events),
+        Ok(End::HandedOver) => {
+            end_handed_over(running, events);
+            Ok(())
+        }
         Err(failure) => {
             running.shutdown(Duration::ZERO);
-            return Err(Failure::failed(failure));
+            Err(Failure::failed(failure))
         }
-    };
+    }
+}
+
+/// Ends a process from which another has taken over, as soon as the clients have gone whose TLS is
+/// still this one's.
+fn end_handed_over(running: Running, events: Receiver<Event>) {
+    let (wait, end) = running.relays();
+    running.shutdown(Duration::ZERO);
+    std::thread::spawn(move || {
+        for event in events {
+            if matches!(event, Event::Stop) {
+                end();
+            }
+        }
+    });
+    wait();
+    info!("ended: another process has taken over");
+}
+
+/// Stops: running transactions may finish within the grace time.
+fn stop(running: Running, grace: Duration, events: Receiver<Event>) -> Result<(), Failure> {
     notify(ServiceState::Stopping);
     info!(grace = ?grace, "shutting down; a second signal stops at once");
     let stop_now = running.stop_now();
@@ -305,6 +357,7 @@ pub(crate) fn run(arguments: ProxyArguments, has_log_format: bool) -> Result<(),
                 // The other end waits no longer once everything has stopped.
                 Event::Failed(failure) => drop(tell.send(failure)),
                 Event::Stop | Event::Shutdown(_) => stop_now(),
+                Event::HandOver | Event::HandedOver(_) => {}
             }
         }
     });
@@ -316,15 +369,42 @@ pub(crate) fn run(arguments: ProxyArguments, has_log_format: bool) -> Result<(),
     Ok(())
 }
 
-/// Waits until the proxy is to stop, and for the time that load balancers have to see it. Returns
-/// the grace time.
-fn serve(running: &Running, events: &Receiver<Event>) -> Result<Duration, ThreadFailure> {
-    // A sender lives as long as the process.
-    let mode = match events.recv() {
-        Ok(Event::Failed(failure)) => return Err(failure),
-        Ok(Event::Shutdown(mode)) => mode,
-        Ok(Event::Stop) | Err(_) => ShutdownMode::WaitForServers,
+/// Why the proxy serves no longer.
+enum End {
+    /// It is to stop within this time.
+    Stopped { grace: Duration },
+    /// Another process serves.
+    HandedOver,
+}
+
+/// Waits until the proxy is to stop or has been replaced, and for the time that load balancers have
+/// to see that it stops.
+fn serve(
+    program: &Program,
+    running: &Running,
+    (tell, events): (&Sender<Event>, &Receiver<Event>),
+) -> Result<End, ThreadFailure> {
+    let mode = loop {
+        match events.recv() {
+            Ok(Event::Failed(failure)) => return Err(failure),
+            Ok(Event::HandOver) => handover::begin(program, running, tell.clone()),
+            Ok(Event::HandedOver(Left::All { .. })) => return Ok(End::HandedOver),
+            Ok(Event::Shutdown(mode)) => break mode,
+            // A sender lives as long as the process.
+            Ok(Event::Stop | Event::HandedOver(Left::Stopped)) | Err(_) => {
+                break ShutdownMode::WaitForServers;
+            }
+        }
     };
+    drain(running, mode, events).map(|grace| End::Stopped { grace })
+}
+
+/// Waits for load balancers to see that the proxy stops, as it is meant to. Returns the grace time.
+fn drain(
+    running: &Running,
+    mode: ShutdownMode,
+    events: &Receiver<Event>,
+) -> Result<Duration, ThreadFailure> {
     let (drain_delay, grace) = running.stop_times();
     match mode {
         ShutdownMode::Immediate => return Ok(Duration::ZERO),
@@ -335,11 +415,16 @@ fn serve(running: &Running, events: &Receiver<Event>) -> Result<Duration, Thread
     info!(drain_delay = ?drain_delay, "draining; a second signal begins the shutdown");
     running.begin_drain();
     let end = Instant::now() + drain_delay;
-    match events.recv_timeout(end.saturating_duration_since(Instant::now())) {
-        Ok(Event::Failed(failure)) => Err(failure),
-        Ok(Event::Shutdown(ShutdownMode::Immediate)) => Ok(Duration::ZERO),
-        Ok(Event::Stop | Event::Shutdown(_))
-        | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(grace),
+    loop {
+        match events.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(Event::Failed(failure)) => return Err(failure),
+            Ok(Event::Shutdown(ShutdownMode::Immediate)) => return Ok(Duration::ZERO),
+            Ok(Event::HandOver | Event::HandedOver(_)) => {
+                warn!("nothing is handed over by a process that stops");
+            }
+            Ok(Event::Stop | Event::Shutdown(_))
+            | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(grace),
+        }
     }
 }
 
@@ -349,7 +434,8 @@ fn tell_of_signals(mut signals: Signals, tell: Sender<Event>, reload: SyncSender
         while let Some(asked) = interrupt::wait(&mut signals) {
             match asked {
                 Asked::Stop if tell.send(Event::Stop).is_err() => return,
-                Asked::Stop => {}
+                Asked::HandOver if tell.send(Event::HandOver).is_err() => return,
+                Asked::Stop | Asked::HandOver => {}
                 // One that waits for its turn does for this one as well.
                 Asked::Reload => drop(reload.try_send(())),
             }

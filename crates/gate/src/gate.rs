@@ -49,6 +49,10 @@
 //! or not. At that bound, and only there, a queue waits although the limit is not reached. It is
 //! also the most that can count at once, when all lent permits come back at the same moment.
 //!
+//! **Two gates.** While one process takes over from another, both have a gate for the database. The
+//! old one grants no more; the new one is told how many of the old one's permits count
+//! ([`Gate::set_elsewhere`]) and grants only what is left of the limit.
+//!
 //! **Durations.** The time in the database is the time for which the permit counted: time for which
 //! it was lent is left out. So time in the database times throughput is the mean number of permits
 //! that count (Little's law), and a controller can compute with both.
@@ -128,6 +132,8 @@ struct GateState {
     connections_max: u32,
     outage: Outage,
     permits: Permits,
+    /// Permits of another gate for the same database, which count here.
+    elsewhere: u32,
     overdue: OverdueRule,
     start: Instant,
     discounts: u64,
@@ -171,8 +177,8 @@ impl GateState {
 
     /// Returns whether the next request has to wait.
     fn is_full(&self) -> bool {
-        self.permits.counted() >= self.limit
-            || self.permits.not_set_aside() >= self.outstanding_max()
+        self.permits.counted().saturating_add(self.elsewhere) >= self.limit
+            || self.permits.not_set_aside().saturating_add(self.elsewhere) >= self.outstanding_max()
     }
 
     /// Checks the invariants of the type.
@@ -452,6 +458,7 @@ impl Gate {
             connections_max: u32::MAX,
             outage: Outage::default(),
             permits: Permits::new(&classes, now),
+            elsewhere: 0,
             overdue: OverdueRule::new(),
             start: now,
             discounts: 0,
@@ -629,6 +636,17 @@ impl Gate {
         let granted = state.grant_waiting(now);
         drop(state);
         wake(granted);
+    }
+
+    /// Sets how many permits of another gate for the same database are out that count: those of a
+    /// process from which this one takes over. Both together keep the limit then.
+    pub fn set_elsewhere(&self, permits: u32, now: Instant) {
+        let mut state = self.lock();
+        let now = state.advance(now);
+        state.elsewhere = permits;
+        let granted = state.grant_waiting(now);
+        drop(state);
+        granted.wake();
     }
 
     /// Notes that the database cannot be reached, or still cannot be, while `connected` permits

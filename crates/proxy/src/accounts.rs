@@ -168,6 +168,13 @@ impl Accounts {
         Some(occupancy).filter(|it| self.is_known_of(server) && it.max < u32::MAX)
     }
 
+    /// Returns how many connections a server has said it gives, if it has.
+    pub(crate) fn learnt(&self, server: ServerIndex) -> Option<u32> {
+        let account = self.server(server);
+        let max = self.occupancy(server).filter(|_| !account.is_configured())?.max;
+        Some(max.saturating_add(u32::from(account.is_watched.load(Ordering::Relaxed))))
+    }
+
     /// Tells a gate how many connections there may be at most, if that is known.
     pub(crate) fn tell_gate(&self, server: ServerIndex, gate: &Gate) {
         if let Some(Occupancy { max, .. }) = self.occupancy(server) {

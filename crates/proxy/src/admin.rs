@@ -37,6 +37,7 @@ mod tests;
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -115,12 +116,20 @@ impl AdminSocket {
         let listener = TcpListener::bind(address);
         listener.map(AdminSocket).map_err(|source| AdminError::Listen { address, source })
     }
+
+    /// Takes a listening socket that is a copy of an earlier one's, or another process's.
+    pub(crate) fn adopt(socket: OwnedFd) -> io::Result<AdminSocket> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(AdminSocket(TcpListener::from_std(socket.into())))
+    }
 }
 
 /// A running admin interface; dropping it stops it and frees its port.
 #[derive(Debug)]
 pub(crate) struct AdminHandle {
     address: SocketAddr,
+    /// A copy of the listening socket.
+    socket: OwnedFd,
     stop: Arc<AtomicBool>,
     waker: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
@@ -132,10 +141,9 @@ impl AdminHandle {
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
-}
 
-impl Drop for AdminHandle {
-    fn drop(&mut self) {
+    /// Serves no more, and keeps the listening socket.
+    pub(crate) fn pause(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         let woken = self.waker.wake();
         if let (Ok(()), Some(thread)) = (woken, self.thread.take())
@@ -143,6 +151,17 @@ impl Drop for AdminHandle {
         {
             warn!("the admin interface panicked");
         }
+    }
+
+    /// Returns a copy of its listening socket.
+    pub(crate) fn socket(&self) -> io::Result<OwnedFd> {
+        self.socket.try_clone()
+    }
+}
+
+impl Drop for AdminHandle {
+    fn drop(&mut self) {
+        self.pause();
     }
 }
 
@@ -157,6 +176,7 @@ pub(crate) fn start(
 ) -> Result<AdminHandle, AdminError> {
     let AdminSocket(mut listener) = socket;
     let address = listener.local_addr()?;
+    let copy = listener.as_fd().try_clone_to_owned()?;
     let poll = Poll::new()?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
@@ -176,7 +196,7 @@ pub(crate) fn start(
         };
         metrics.health().supervise("the admin interface", || admin.run());
     })?;
-    Ok(AdminHandle { address, stop, waker, thread: Some(thread) })
+    Ok(AdminHandle { address, socket: copy, stop, waker, thread: Some(thread) })
 }
 
 struct AdminLoop {

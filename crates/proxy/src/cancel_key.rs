@@ -70,8 +70,13 @@ pub(crate) fn forwarded(key: &CancelKey) -> CancelKey {
     CancelKey { process_id: key.process_id | FORWARDED, secret: key.secret.clone() }
 }
 
+/// Returns a process number without the mark of a request that was forwarded.
+pub(crate) fn unforwarded(process_id: u32) -> u32 {
+    process_id & !FORWARDED
+}
+
 /// The key of one client.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ClientKey {
     process_id: u32,
     secret: [u8; LONG_LEN],
@@ -96,6 +101,16 @@ impl ClientKey {
         }
         let process_id = (u32::from(peer) << WORKER_BITS | worker) << CLIENT_BITS | number;
         Ok(ClientKey { process_id, secret, len: SHORT_LEN })
+    }
+
+    /// Makes the key of a client that another process has let in; `None` if none can be like it.
+    pub(crate) fn adopt(key: &CancelKey) -> Option<ClientKey> {
+        let (mut secret, len) = ([0; LONG_LEN], key.secret.len());
+        if len != SHORT_LEN && len != LONG_LEN {
+            return None;
+        }
+        secret[..len].copy_from_slice(&key.secret);
+        Some(ClientKey { process_id: key.process_id, secret, len })
     }
 
     /// Makes the secret longer: the client speaks protocol 3.2.

@@ -24,7 +24,7 @@
 //! # Invariants
 //!
 //! - `taken` of a count is the number of places that have it. It exceeds `max` only after `max` was
-//!   lowered, or places were counted anew.
+//!   lowered, places were counted anew, or connections were taken over from another process.
 //! - While the lock is free, there is no room for any entry of the line: places do not lie idle.
 //! - The line is ordered by `since` and holds a pool of an event loop at most once.
 //! - `waiting` is the length of the line.
@@ -94,11 +94,13 @@ struct Count {
     taken: u32,
     /// Of those taken, the places that are on their way back.
     returning: u32,
+    /// Those of a process from which this one takes over.
+    elsewhere: u32,
 }
 
 impl Count {
     fn has_room(&self) -> bool {
-        self.taken < self.max
+        self.taken.saturating_add(self.elsewhere) < self.max
     }
 }
 
@@ -177,6 +179,25 @@ impl Capacity {
             count.max = max_of(&count.bound).unwrap_or(count.max);
         }
         self.serve_line(account);
+    }
+
+    /// Sets how many connections another process has of what a bound counts: one from which this
+    /// one takes over. Both together keep the maximum then.
+    pub(crate) fn set_elsewhere(self: &Arc<Self>, bound: &Bound, connections: u32) {
+        let mut account = self.lock();
+        if let Some(&index) = account.index.get(bound) {
+            account.counts[index].elsewhere = connections;
+        }
+        self.serve_line(account);
+    }
+
+    /// Takes a place for a connection that is open already, whether there is room or not: it is
+    /// taken over from another process.
+    pub(crate) fn adopt(self: &Arc<Self>, counts: &Counts) -> Place {
+        let mut account = self.lock();
+        account.adopt(counts);
+        self.end(account);
+        self.place(counts)
     }
 
     /// Takes a place; never waits.
@@ -294,7 +315,7 @@ impl Account {
     fn count_of(&mut self, bound: Bound, max: u32) -> usize {
         let counts = &mut self.counts;
         *self.index.entry(bound).or_insert_with_key(|bound| {
-            counts.push(Count { bound: bound.clone(), max, taken: 0, returning: 0 });
+            counts.push(Count { bound: bound.clone(), max, taken: 0, returning: 0, elsewhere: 0 });
             counts.len() - 1
         })
     }
@@ -305,8 +326,12 @@ impl Account {
     }
 
     fn take(&mut self, counts: &Counts) {
+        debug_assert!(self.first_full(counts).is_none(), "a place is taken where there is room");
+        self.adopt(counts);
+    }
+
+    fn adopt(&mut self, counts: &Counts) {
         for &index in &**counts {
-            debug_assert!(self.counts[index].has_room(), "a place is taken where there is room");
             self.counts[index].taken += 1;
         }
     }
@@ -353,7 +378,8 @@ impl Account {
         // How much room there will be when all that is on its way back has come back.
         let free = |index: &usize| {
             let count = &self.counts[*index];
-            i64::from(count.max) - i64::from(count.taken - count.returning)
+            let taken = i64::from(count.taken - count.returning) + i64::from(count.elsewhere);
+            i64::from(count.max) - taken
         };
         // What the waiters before have of each count: there may be many that nobody waits for.
         let mut given: HashMap<usize, i64> = HashMap::new();

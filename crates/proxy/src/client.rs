@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tidegate_gate::{ClassId, Permit, Ticket};
+use tidegate_wire::startup::CancelKey;
 
 use crate::cancel_key::ClientKey;
 use crate::capacity::Place;
@@ -166,6 +167,8 @@ pub(crate) struct LoggedIn {
     pub(crate) fingerprint: Option<Fingerprint>,
     /// It has been told that a class or a deadline which it has chosen is ignored.
     pub(crate) was_told_of_choice: bool,
+    /// It has asked before, and asks again in the process that takes over.
+    has_asked: bool,
 }
 
 pub(crate) enum ClientState {
@@ -176,6 +179,8 @@ pub(crate) enum ClientState {
     LoggedIn(LoggedIn),
     /// It is a client of the console.
     Console(ConsoleClient),
+    /// It is being passed to another process, and nothing of it is handled.
+    Passing(Box<PassedClient>),
     /// It has sent a cancel request, and is closed when the server has dealt with it.
     Cancelling {
         since: Instant,
@@ -184,6 +189,29 @@ pub(crate) enum ClientState {
     Closing {
         since: Instant,
     },
+}
+
+/// A client that is on its way to another process. It is still this one's.
+pub(crate) struct PassedClient {
+    /// Its state if it comes back.
+    pub(crate) before: ClientState,
+    /// The connection that goes with it.
+    pub(crate) upstream: Option<UpstreamSlot>,
+    /// This end of what the other process gets in place of a socket with TLS.
+    pub(crate) relay: Option<Stream>,
+    /// Cancel requests that have come meanwhile.
+    pub(crate) cancels: Vec<(CancelKey, Requester)>,
+}
+
+/// How a client has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// By a listening socket.
+    Accepted,
+    /// From another process that has let it in: its key names a slot there.
+    Adopted,
+    /// By the other process of a hand-over: it has a cancel request for a client of this one.
+    Forwarded,
 }
 
 /// A client, from accept to close.
@@ -202,10 +230,16 @@ pub(crate) struct Client {
     idle_since: Option<Instant>,
     /// It has not proved who it is, and counts among those who have not.
     pub(crate) is_applicant: bool,
+    pub(crate) arrival: Arrival,
 }
 
 impl Client {
-    pub(crate) fn new(id: u64, stream: Stream, key: ClientKey, now: Instant) -> Client {
+    pub(crate) fn new(
+        (id, arrival): (u64, Arrival),
+        stream: Stream,
+        key: ClientKey,
+        now: Instant,
+    ) -> Client {
         Client {
             id,
             connected_at: now,
@@ -216,7 +250,38 @@ impl Client {
             has_moved: false,
             idle_since: None,
             is_applicant: true,
+            arrival,
         }
+    }
+
+    /// Makes a client that another process has served, at the beginning of its login.
+    pub(crate) fn adopt(
+        (id, key): (u64, ClientKey),
+        connection: Connection,
+        (since, connected_at, idle_since): (Instant, Instant, Option<Instant>),
+    ) -> Client {
+        Client {
+            id,
+            connected_at,
+            connection,
+            key,
+            state: ClientState::LoggingIn { since, stage: LoginStage::FirstPacket },
+            mid_message_since: None,
+            has_moved: false,
+            idle_since,
+            is_applicant: true,
+            arrival: Arrival::Accepted,
+        }
+    }
+
+    /// Returns whether it is on its way to another process.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.state, ClientState::Passing(_))
+    }
+
+    /// Returns since when sweeps have found it idle outside a transaction.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        self.idle_since.filter(|_| !self.has_moved)
     }
 
     /// Goes on to the next stage of a login.
@@ -304,6 +369,7 @@ impl Client {
                 class,
                 fingerprint: None,
                 was_told_of_choice: false,
+                has_asked: false,
             };
             self.state = ClientState::LoggedIn(client);
         }
@@ -321,7 +387,9 @@ impl Client {
                 matches!(transaction, Idle { .. } | Running(_) | Refused { .. })
             }
             ClientState::Console(console) => !console.is_busy,
-            ClientState::Cancelling { .. } | ClientState::Closing { .. } => false,
+            ClientState::Passing(_)
+            | ClientState::Cancelling { .. }
+            | ClientState::Closing { .. } => false,
         }
     }
 
@@ -361,6 +429,7 @@ impl Client {
             },
             ClientState::LoggedIn(client) => Some(&client.account),
             ClientState::Console(_)
+            | ClientState::Passing(_)
             | ClientState::Cancelling { .. }
             | ClientState::Closing { .. } => None,
         }
@@ -385,11 +454,41 @@ impl Client {
         }
     }
 
-    /// Notes that a transaction is asked for.
-    pub(crate) fn ask(&mut self, now: Instant) {
-        if let Some(client) = self.logged_in_mut() {
+    /// Notes that a transaction is asked for. Returns since when: since before, if it had to ask
+    /// again.
+    pub(crate) fn ask(&mut self, now: Instant) -> Instant {
+        let Some(client) = self.logged_in_mut() else { return now };
+        if !std::mem::take(&mut client.has_asked) {
             client.asked = now;
         }
+        client.asked
+    }
+
+    /// Lets a transaction that waits ask again later, as of the time at which it asked.
+    pub(crate) fn ask_again_later(&mut self) {
+        let Some(client) = self.logged_in_mut() else { return };
+        let (waits, is_counted) = match client.transaction {
+            TransactionState::Queued(_) | TransactionState::AwaitingUpstream(_) => (true, true),
+            // This time does not count.
+            TransactionState::Paused => (true, false),
+            _ => (false, client.has_asked),
+        };
+        client.has_asked = is_counted;
+        if waits {
+            client.transaction = TransactionState::Idle { is_held: false };
+        }
+    }
+
+    /// Notes that what it has asked for is refused.
+    pub(crate) fn forget_asked(&mut self) {
+        if let Some(client) = self.logged_in_mut() {
+            client.has_asked = false;
+        }
+    }
+
+    /// Returns whether it has asked before for the transaction that it asks for next.
+    pub(crate) fn has_asked(&self) -> bool {
+        matches!(&self.state, ClientState::LoggedIn(LoggedIn { has_asked: true, .. }))
     }
 
     /// Returns when its last transaction was asked for, once it is logged in.
@@ -424,6 +523,26 @@ impl Client {
             ClientState::Console(console) => &console.user,
             _ => self.account().map_or("", |account| &account.user),
         }
+    }
+
+    /// Makes the state of a client that is logged in.
+    pub(crate) fn logged_in(
+        account: Account,
+        own_upstream: Option<UpstreamSlot>,
+        transaction: TransactionState,
+        (asked, has_asked): (Instant, bool),
+    ) -> ClientState {
+        let class = account.identity.usual_class();
+        ClientState::LoggedIn(LoggedIn {
+            account,
+            own_upstream,
+            transaction,
+            asked,
+            class,
+            fingerprint: None,
+            was_told_of_choice: false,
+            has_asked,
+        })
     }
 
     pub(crate) fn logged_in_mut(&mut self) -> Option<&mut LoggedIn> {
@@ -539,7 +658,7 @@ impl Client {
             ClientState::LoggingIn { since, .. }
             | ClientState::Cancelling { since }
             | ClientState::Closing { since } => Some(since),
-            ClientState::LoggedIn(_) | ClientState::Console(_) => None,
+            ClientState::LoggedIn(_) | ClientState::Console(_) | ClientState::Passing(_) => None,
         }
     }
 

@@ -25,6 +25,7 @@ use std::time::Duration;
 use tidegate_control::{Algorithm, ControlChoice, Mpl};
 
 use crate::config::{Control, ServerHosts};
+use crate::handover::records::{HoldRecord, OrdersRecord};
 use crate::mailbox::Message;
 use crate::shared::Shared;
 use crate::slots::WorkerIndex;
@@ -216,6 +217,37 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
+    /// Takes the orders over that were in force in another process.
+    pub(crate) fn adopt(record: OrdersRecord) -> Commands {
+        let all = match record.all {
+            None => Hold::None,
+            Some(HoldRecord::Paused) => Hold::Paused,
+            Some(HoldRecord::Suspended) => Hold::Suspended,
+        };
+        let (paused, disabled) = (record.paused, record.disabled);
+        let state = State {
+            all,
+            paused: paused.into_iter().collect(),
+            disabled: disabled.into_iter().collect(),
+            ..State::default()
+        };
+        Commands { state: Mutex::new(state), ..Commands::default() }
+    }
+
+    /// Returns the orders in force, for another process.
+    pub(crate) fn record(&self) -> OrdersRecord {
+        let state = self.lock();
+        OrdersRecord {
+            all: match state.all {
+                Hold::None => None,
+                Hold::Paused => Some(HoldRecord::Paused),
+                Hold::Suspended => Some(HoldRecord::Suspended),
+            },
+            paused: state.paused.iter().cloned().collect(),
+            disabled: state.disabled.iter().cloned().collect(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -27,6 +27,7 @@ use crate::config::{ClientAuthentication, Config, Database, ServerAddress, SslMo
 use crate::console::ConsoleState;
 use crate::control_thread::ControlledServer;
 use crate::descriptors;
+use crate::handover::Handover;
 use crate::mailbox::Mailbox;
 use crate::shared::{Connectors, Entry, Server, Shared};
 use crate::slots::DatabaseIndex;
@@ -40,6 +41,7 @@ pub(crate) struct Lasting {
     pub(crate) mailboxes: Vec<Arc<Mailbox>>,
     pub(crate) commands: Arc<Commands>,
     pub(crate) console: Arc<ConsoleState>,
+    pub(crate) handover: Arc<Handover>,
 }
 
 impl Lasting {
@@ -50,6 +52,7 @@ impl Lasting {
             mailboxes: shared.mailboxes.clone(),
             commands: Arc::clone(&shared.commands),
             console: Arc::clone(&shared.console),
+            handover: Arc::clone(&shared.handover),
         }
     }
 }
@@ -97,6 +100,7 @@ pub(crate) fn build(
         mailboxes: lasting.mailboxes,
         commands: lasting.commands,
         console: lasting.console,
+        handover: lasting.handover,
     };
     for index in 0..shared.config.databases.len() {
         let entry = entry(&mut shared, index, before)?;

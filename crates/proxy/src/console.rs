@@ -116,6 +116,7 @@ struct Flags {
 #[derive(Debug)]
 pub(crate) struct ConsoleClient {
     pub(crate) user: Box<str>,
+    pub(crate) rights: Rights,
     messages: Sender<ClientMessage>,
     flags: Arc<Flags>,
     /// A message is being answered: the next one waits.
@@ -154,7 +155,7 @@ impl ConsoleClient {
                 shared.mailboxes[client.worker.0].post(answer);
             }
         })?;
-        Ok(ConsoleClient { user, messages, flags, is_busy: false })
+        Ok(ConsoleClient { user, rights, messages, flags, is_busy: false })
     }
 
     /// Has a message answered. Returns whether the thread is there to do it.

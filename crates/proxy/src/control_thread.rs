@@ -112,16 +112,24 @@ fn sleep(stop: &(Mutex<bool>, Condvar), duration: Duration) -> bool {
 }
 
 /// Opens the journal and begins the record of every server.
-pub(crate) fn begin_journal(
-    path: &Path,
-    servers: &[ControlledServer],
-    seed: u64,
-) -> std::io::Result<Journal> {
+pub(crate) fn begin_journal(path: &Path, shared: &Shared) -> std::io::Result<Journal> {
     let mut journal = Journal::open(path)?;
-    for ControlledServer { name, control, .. } in servers {
-        journal.begin(name, control, seed)?;
+    for server in &shared.servers {
+        let ControlledServer { name, control, .. } = at_its_beginning(server, shared);
+        journal.begin(&name, &control, shared.config.seed)?;
     }
     Ok(journal)
+}
+
+/// Returns a server whose controller begins with the limit in force, where another process has
+/// found that.
+fn at_its_beginning(server: &ControlledServer, shared: &Shared) -> ControlledServer {
+    let mut server = server.clone();
+    if shared.handover.is_arriving() {
+        let setting = &mut server.control.setting;
+        setting.start = setting.bounds.clamp(server.server.gate.snapshot().limit);
+    }
+    server
 }
 
 /// Logs a control interval: a change of the limit at level info, any other, and a limit that is
@@ -252,7 +260,12 @@ impl ControlLoop {
     fn new(in_force: Arc<InForce>, journal: Option<Journal>) -> ControlLoop {
         let (started, shared) = (Instant::now(), in_force.get());
         let mut seeds = SplitMix64::new(shared.config.seed);
-        let begin = |one: &ControlledServer| ServerLoop::new(one.clone(), seeds.next_bits());
+        let begin = |one: &ControlledServer| {
+            let mut begun = ServerLoop::new(at_its_beginning(one, &shared), seeds.next_bits());
+            // It is compared with what is configured.
+            begun.regulated.control = one.control;
+            begun
+        };
         ControlLoop {
             servers: shared.servers.iter().map(begin).collect(),
             seeds,
@@ -337,7 +350,12 @@ impl ControlLoop {
             gate.expire(now);
             warnings.give(&gate.discount(now), &self.shared, now);
         }
+        // The process that takes over controls the limit, and writes the journal.
+        let is_leaving = self.shared.handover.is_leaving();
         for index in 0..self.servers.len() {
+            if is_leaving {
+                break;
+            }
             self.obey_limit_order(index, now);
             let ServerLoop { regulated, governor, .. } = &mut self.servers[index];
             let state = |interval| regulated.state(interval, now);

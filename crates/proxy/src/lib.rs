@@ -9,7 +9,8 @@
 //! - one thread for each server that is asked for users (`auth_query`), and one that finds the
 //!   names of users of the operating system (`system_users`), where they log in;
 //! - one thread that gives signs of life, if the service manager wants them (`watchdog`);
-//! - one thread for the page, `/status.json`, `/metrics`, `/healthz` and `/readyz` (`admin`).
+//! - one thread for the page, `/status.json`, `/metrics`, `/healthz` and `/readyz` (`admin`);
+//! - threads of a hand-over to or from another process ([`handover`]).
 //!
 //! The protocol's bookkeeping is apart from the sockets: `session` and `replies` for transactions,
 //! `login`, `scram` and `handshake` for both kinds of login.
@@ -31,6 +32,7 @@ mod control_thread;
 mod descriptors;
 #[cfg(test)]
 mod documented;
+pub mod handover;
 mod handshake;
 pub mod hba;
 mod health;
@@ -92,6 +94,7 @@ pub use config_listing::settings_in_force;
 use configuration::Lasting;
 pub use console::ShutdownMode;
 use control_thread::ControlThread;
+use handover::{Inheritance, Leave};
 pub use health::ThreadFailure;
 use mailbox::{Mailbox, Message};
 use metrics::{MetricsSource, WorkerCounters};
@@ -163,6 +166,20 @@ pub struct Running {
 /// # Errors
 /// See [`StartError`].
 pub fn start(config: Config) -> Result<Running, StartError> {
+    start_with(config, None)
+}
+
+/// Starts a proxy that takes over from another process; it serves from when that has begun to hand
+/// over.
+///
+/// # Errors
+/// See [`StartError`]. The other process goes on as before when it is told
+/// ([`Inheritance::refusal`]), or when this one ends.
+pub fn take_over(config: Config, inheritance: Inheritance) -> Result<Running, StartError> {
+    start_with(config, Some(inheritance))
+}
+
+fn start_with(config: Config, mut inheritance: Option<Inheritance>) -> Result<Running, StartError> {
     if config.threads.get() > cancel_key::WORKERS_MAX {
         return Err(StartError::Threads(config.threads.get()));
     }
@@ -171,22 +188,27 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let lasting = Lasting {
         accounts: Arc::new(Accounts::new(&mailboxes, Instant::now())),
         mailboxes,
-        commands: Arc::default(),
+        commands: inheritance.as_ref().map(Inheritance::commands).unwrap_or_default(),
         console: Arc::default(),
+        handover: inheritance.as_ref().map(Inheritance::handover).unwrap_or_default(),
     };
     let shared = configuration::build(config, None, lasting)?;
+    configuration::apply(&shared);
+    if let Some(inheritance) = &inheritance {
+        inheritance.inform(&shared);
+    }
     let begin = |path: &PathBuf| {
-        control_thread::begin_journal(path, &shared.servers, shared.config.seed)
+        control_thread::begin_journal(path, &shared)
             .map_err(|source| StartError::Journal { path: path.clone(), source })
     };
     let journal = shared.config.journal.as_ref().map(begin).transpose()?;
-    configuration::apply(&shared);
     descriptors::check(&shared);
     shared.config.users.derive_verifiers();
     let metrics = Arc::new(MetricsSource::new(Vec::new(), counters.clone()));
     let health = Arc::clone(metrics.health());
     let in_force = InForce::new(shared);
-    let (reloader, mut listeners) = Reloader::start(Arc::clone(&in_force), Arc::clone(&metrics))?;
+    let (reloader, mut listeners) =
+        Reloader::start(Arc::clone(&in_force), Arc::clone(&metrics), inheritance.as_mut())?;
     let reloader = Arc::new(reloader);
     let control_thread = ControlThread::start(Arc::clone(&in_force), journal, Arc::clone(&health))?;
     let watchdog = notify::watchdog_time();
@@ -198,16 +220,14 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         control_thread: Some(control_thread),
         watchdog: watchdog.map(|it| Watchdog::start(it, counters.clone())).transpose()?,
     };
-    // The first worker accepts for all.
-    for ((index, poll), counters) in polls.into_iter().enumerate().zip(counters) {
-        let (in_force, listeners) = (Arc::clone(&in_force), std::mem::take(&mut listeners));
-        let worker = Worker::new(WorkerIndex(index), in_force, poll, listeners, counters)?;
-        let thread = std::thread::Builder::new().name(format!("tidegate-{index}"));
-        let health = Arc::clone(&health);
-        let supervised = move || {
-            health.supervise(&format!("event loop {index}"), || worker.run());
-        };
-        running.workers.push(thread.spawn(supervised)?);
+    // One that takes over accepts when the process before does not any more.
+    let mut later = Vec::new();
+    if inheritance.is_some() {
+        std::mem::swap(&mut listeners, &mut later);
+    }
+    running.start_event_loops(polls, counters, listeners)?;
+    if let Some(inheritance) = inheritance {
+        inheritance.accept(in_force, later, health)?;
     }
     Ok(running)
 }
@@ -259,6 +279,42 @@ fn remove_if_stale(path: &Path, taken: io::Error) -> io::Result<()> {
 }
 
 impl Running {
+    /// Starts the event loops, of which the first accepts for all.
+    fn start_event_loops(
+        &mut self,
+        polls: Vec<mio::Poll>,
+        counters: Vec<Arc<WorkerCounters>>,
+        mut listeners: Vec<(usize, Listener)>,
+    ) -> io::Result<()> {
+        for ((index, poll), counters) in polls.into_iter().enumerate().zip(counters) {
+            let (in_force, listeners) =
+                (Arc::clone(&self.in_force), std::mem::take(&mut listeners));
+            let worker = Worker::new(WorkerIndex(index), in_force, poll, listeners, counters)?;
+            let thread = std::thread::Builder::new().name(format!("tidegate-{index}"));
+            let health = Arc::clone(self.metrics.health());
+            let supervised = move || {
+                health.supervise(&format!("event loop {index}"), || worker.run());
+            };
+            self.workers.push(thread.spawn(supervised)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the right to hand over to another process.
+    #[must_use]
+    pub fn leave(&self) -> Leave {
+        let shared = self.in_force.get();
+        Leave { shared, reloader: Arc::clone(&self.reloader) }
+    }
+
+    /// Returns two functions: the first waits until the clients have gone whose TLS is this
+    /// process's though another has taken over; the second ends that waiting.
+    pub fn relays(&self) -> (impl Fn() + Send + use<>, impl Fn() + Send + use<>) {
+        let waiting = Arc::clone(&self.in_force.get().handover.relays);
+        let ending = Arc::clone(&waiting);
+        (move || waiting.wait(), move || ending.end())
+    }
+
     /// Returns where clients can connect, with the ports really taken.
     #[must_use]
     pub fn local_addresses(&self) -> Vec<ListenAddress> {
@@ -337,6 +393,7 @@ impl Running {
         self.reloader.begin_stop();
         self.metrics.begin_shutdown();
         self.metrics.health().begin_shutdown();
+        self.in_force.get().handover.stop_predecessor();
         tell_all(&self.in_force.get().mailboxes, grace);
         for worker in self.workers.drain(..) {
             if worker.join().is_err() {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use tidegate_wire::startup::CancelKey;
@@ -12,6 +12,8 @@ use crate::auth_query::LookedUp;
 use crate::capacity::Place;
 use crate::client::{ClientSlot, Requester};
 use crate::commands::Scope;
+use crate::handover::arriving::Adoption;
+use crate::handover::leaving::Successor;
 use crate::inventory::{BusyInquiry, Report};
 use crate::net::{Listener, Stream};
 use crate::slots::PoolIndex;
@@ -25,6 +27,8 @@ pub(crate) enum Message {
     Admitted { client: ClientSlot },
     /// A client was accepted for this worker.
     Accepted(Stream),
+    /// A cancel request for a client of this process has reached the other one of a hand-over.
+    Forwarded(Stream),
     /// A client asks for the query of the client with this key to be cancelled.
     Cancel { key: CancelKey, requester: Requester },
     /// The cancel request that this client sent has been dealt with.
@@ -59,6 +63,20 @@ pub(crate) enum Message {
     ConsoleAnswer { client: ClientSlot, bytes: Vec<u8> },
     /// Say who is connected.
     Report { to: Sender<Report> },
+    /// Take over what the old process has passed.
+    Adopt(Box<Adoption>),
+    /// The old process has nothing left.
+    Arrived,
+    /// Another process takes over: grant nothing and accept none any more.
+    Leave(Arc<Successor>),
+    /// The new process knows what is still granted here: pass on what is at rest.
+    PassOn,
+    /// What was passed with this number is the new process's.
+    Passed { number: u64 },
+    /// The new process has ended: take back what it has not confirmed, and go on.
+    Stay,
+    /// A client asks for the query of this one, which was adopted, to be cancelled.
+    CancelAdopted { client: ClientSlot, key: CancelKey, requester: Requester },
     /// Say which clients hold a permit or wait.
     ReportBusy(BusyInquiry),
     /// Stop: no new clients; transactions may run until `deadline`.

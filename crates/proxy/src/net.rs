@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, recv, send, sockopt};
+use serde::{Deserialize, Serialize};
 use tidegate_wire::input::Missing;
 
 use crate::config::ListenAddress;
@@ -108,6 +109,25 @@ impl Stream {
         !matches!(recv(self, &mut byte, flags), Err(Errno::AGAIN | Errno::INTR))
     }
 
+    /// Takes a connected socket over from another process.
+    pub(crate) fn adopt(socket: OwnedFd) -> io::Result<Stream> {
+        let is_local = sockopt::socket_domain(&socket)? == AddressFamily::UNIX;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(if is_local {
+            Stream::Unix(UnixStream::from_std(socket.into()))
+        } else {
+            Stream::Tcp(TcpStream::from_std(socket.into()))
+        })
+    }
+
+    /// Stops watching, for as long as the socket is at rest: another process may have it too.
+    pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.deregister(registry),
+            Stream::Unix(stream) => stream.deregister(registry),
+        }
+    }
+
     /// Watches for reading and writing, edge-triggered, for as long as the socket lives.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -193,6 +213,33 @@ impl Listener {
             Listener::Unix(listener) => listener.register(registry, token, Interest::READABLE),
         }
     }
+
+    /// Stops watching: another process accepts now.
+    pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => listener.deregister(registry),
+            Listener::Unix(listener) => listener.deregister(registry),
+        }
+    }
+
+    /// Takes a listening socket over from another process.
+    pub(crate) fn adopt(socket: OwnedFd) -> io::Result<Listener> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(if sockopt::socket_domain(&socket)? == AddressFamily::UNIX {
+            Listener::Unix(UnixListener::from_std(socket.into()))
+        } else {
+            Listener::Tcp(TcpListener::from_std(socket.into()))
+        })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Unix(listener) => listener.as_fd(),
+        }
+    }
 }
 
 /// What a read brought.
@@ -248,6 +295,11 @@ impl Outbox {
         self.bytes.is_empty()
     }
 
+    /// Returns what is waiting.
+    fn unsent(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
     /// Writes `bytes` after what is waiting already, at once as far as the socket takes it.
     pub(crate) fn send(&mut self, stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
         if !self.is_empty() {
@@ -300,6 +352,15 @@ enum Readiness {
     HungUp,
 }
 
+/// What the other end of a connection is that comes through another process, which does its TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) local: Option<SocketAddr>,
+    /// As [`Connection::tls_description`] has it.
+    pub(crate) tls: String,
+}
+
 /// A registered socket, and the bytes that wait on both sides of it.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -309,6 +370,8 @@ pub(crate) struct Connection {
     /// How a connection to a server begins TLS, until it is connected.
     connector: Option<Arc<Connector>>,
     encryption: Option<Box<Encryption>>,
+    /// Set if it comes through another process.
+    origin: Option<Box<Origin>>,
     /// Bytes received and not handled: an incomplete message, or all that came while the peer has
     /// to wait.
     pub(crate) inbox: Vec<u8>,
@@ -324,30 +387,88 @@ impl Connection {
             readiness: Readiness::Drained,
             connector: None,
             encryption: None,
+            origin: None,
             inbox: Vec::new(),
             passing: Missing::default(),
         }
     }
 
+    /// Makes a connection of a socket that another process has had, which may come through that
+    /// process. `inbox` is what it has received and not handled, `outbox` what it has not sent.
+    pub(crate) fn adopt(
+        stream: Stream,
+        origin: Option<Origin>,
+        inbox: Vec<u8>,
+        outbox: Vec<u8>,
+    ) -> Connection {
+        Connection {
+            outbox: Outbox { bytes: outbox, sent: 0 },
+            origin: origin.map(Box::new),
+            inbox,
+            // Nobody has looked.
+            readiness: Readiness::Readable,
+            ..Connection::new(stream)
+        }
+    }
+
+    /// Returns what another process has to know of the other end if it gets this connection
+    /// through this process, which has to be if there is TLS; `None` if it can have the socket.
+    pub(crate) fn origin(&self) -> Option<Origin> {
+        if !self.has_tls() {
+            return self.origin.as_deref().cloned();
+        }
+        Some(Origin {
+            peer: self.peer_address(),
+            local: self.local_address(),
+            tls: self.tls_description(),
+        })
+    }
+
+    /// Returns whether TLS has begun, also if it has ended.
+    pub(crate) fn has_begun_tls(&self) -> bool {
+        self.encryption.is_some()
+    }
+
+    /// Returns whether what the socket carries is encrypted by this process.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.encryption().is_some()
+    }
+
+    /// Returns the bytes that wait until the socket takes them; with TLS they are encrypted.
+    pub(crate) fn unsent(&self) -> &[u8] {
+        self.outbox.unsent()
+    }
+
+    /// Returns the socket.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
     /// Returns the peer's address, for a log.
     pub(crate) fn peer(&self) -> String {
-        self.stream.peer()
+        match self.origin.as_ref().and_then(|origin| origin.peer) {
+            Some(peer) => peer.to_string(),
+            None => self.stream.peer(),
+        }
     }
 
     /// Returns the address of the other end; `None` is a Unix-domain socket, or the peer has gone.
     pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
-        self.stream.peer_address()
+        let own = || self.stream.peer_address();
+        self.origin.as_ref().map_or_else(own, |origin| origin.peer)
     }
 
     /// Returns the address of this end; `None` is a Unix-domain socket, or the peer has gone.
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
-        self.stream.local_address()
+        let own = || self.stream.local_address();
+        self.origin.as_ref().map_or_else(own, |origin| origin.local)
     }
 
     /// Returns the version of TLS and the cipher suite, as `TLSv1_3/TLS13_AES_256_GCM_SHA384`;
     /// empty without TLS.
     pub(crate) fn tls_description(&self) -> String {
-        self.encryption.as_ref().map_or_else(String::new, |it| it.description())
+        let relayed = || self.origin.as_ref().map_or_else(String::new, |it| it.tls.clone());
+        self.encryption.as_ref().map_or_else(relayed, |it| it.description())
     }
 
     /// Returns the address of a TCP peer; `None` is a Unix-domain socket.
@@ -355,7 +476,10 @@ impl Connection {
     /// # Errors
     /// The peer has gone.
     pub(crate) fn peer_ip(&self) -> io::Result<Option<IpAddr>> {
-        self.stream.peer_ip()
+        match &self.origin {
+            Some(origin) => Ok(origin.peer.map(|peer| peer.ip().to_canonical())),
+            None => self.stream.peer_ip(),
+        }
     }
 
     /// Returns the number of the user of this machine who has connected a Unix-domain socket.
@@ -390,6 +514,11 @@ impl Connection {
     /// Watches the socket for as long as it lives.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         self.stream.register(registry, token)
+    }
+
+    /// Stops watching the socket; it may be registered again.
+    pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.stream.deregister(registry)
     }
 
     /// Returns the outcome of a connection attempt, once the socket has become writable. TLS

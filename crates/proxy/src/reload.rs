@@ -20,6 +20,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +35,7 @@ use crate::config_file::Override;
 use crate::config_listing::settings_in_force;
 use crate::configuration::{self, Lasting};
 use crate::control_thread::ControlledServer;
+use crate::handover::Inheritance;
 use crate::mailbox::Message;
 use crate::metrics::{MetricsSource, server_metrics};
 use crate::net::Listener;
@@ -62,6 +64,9 @@ pub enum ReloadError {
     /// The proxy is being shut down.
     #[error("Tidegate is shutting down")]
     Stopping,
+    /// Another process has taken over.
+    #[error("another process has taken over and goes by its own configuration")]
+    HandedOver,
 }
 
 /// What a reload has done.
@@ -103,6 +108,8 @@ struct Listening {
     taken: ListenAddress,
     /// Names it to the first event loop, which accepts.
     number: usize,
+    /// A copy of the socket, to be handed over.
+    socket: OwnedFd,
 }
 
 /// What a configuration has outside of the event loops.
@@ -117,6 +124,8 @@ struct Assets {
     /// What the console has set since the last reload.
     overrides: Vec<Override>,
     is_stopping: bool,
+    /// The sockets and their paths are another process's by now.
+    are_given: bool,
 }
 
 /// Puts configurations in force, one after the other.
@@ -151,11 +160,12 @@ impl Reloader {
     pub(crate) fn start(
         in_force: Arc<InForce>,
         metrics: Arc<MetricsSource>,
+        inheritance: Option<&mut Inheritance>,
     ) -> Result<(Reloader, Vec<(usize, Listener)>), StartError> {
         let shared = in_force.get();
         let reloader = Reloader { in_force, metrics, assets: Mutex::default() };
         let mut assets = reloader.lock();
-        let prepared = reloader.prepare(&mut assets, &shared)?;
+        let prepared = reloader.prepare(&mut assets, &shared, inheritance)?;
         let listeners = Reloader::replace(&mut assets, &shared, prepared).0;
         reloader.metrics.set_servers(servers_shown(&shared));
         drop(assets);
@@ -217,6 +227,9 @@ impl Reloader {
         if assets.is_stopping {
             return Err(ReloadError::Stopping);
         }
+        if assets.are_given {
+            return Err(ReloadError::HandedOver);
+        }
         let before = self.in_force.get();
         let Some(source) = &assets.source else {
             // There is nothing but its files.
@@ -230,7 +243,7 @@ impl Reloader {
         }
         let restart_needed = keep_what_needs_a_restart(&before.config, &mut config);
         let next = configuration::build(config, Some(&before), Lasting::of(&before))?;
-        let prepared = self.prepare(assets, &next)?;
+        let prepared = self.prepare(assets, &next, None)?;
         // From here on nothing fails.
         next.reread_files();
         configuration::apply(&next);
@@ -253,24 +266,33 @@ impl Reloader {
     }
 
     /// Opens and starts what a configuration has and the one before has not.
-    fn prepare(&self, assets: &mut Assets, shared: &Shared) -> Result<Prepared, StartError> {
+    fn prepare(
+        &self,
+        assets: &mut Assets,
+        shared: &Shared,
+        mut inheritance: Option<&mut Inheritance>,
+    ) -> Result<Prepared, StartError> {
         let config = &shared.config;
         let mut opened = Vec::new();
         for wanted in &config.listen {
             if assets.listening.iter().any(|known| known.wanted == *wanted) {
                 continue;
             }
-            let (listener, taken) = crate::listen_on(wanted)
+            let (listener, taken, socket) = listen(wanted, inheritance.as_deref_mut())
                 .map_err(|source| StartError::Listen { address: wanted.clone(), source })?;
             let number = assets.listeners_made;
             assets.listeners_made += 1;
-            opened.push((Listening { wanted: wanted.clone(), taken, number }, listener));
+            opened.push((Listening { wanted: wanted.clone(), taken, number, socket }, listener));
         }
         let known_admin = assets.admin.as_ref().map(|(wanted, _)| *wanted);
         let keeps_admin = known_admin == config.admin_listen;
         let start = |at| {
             let (in_force, metrics) = (Arc::clone(&self.in_force), Arc::clone(&self.metrics));
-            Ok((at, admin::start(AdminSocket::bind(at)?, in_force, metrics)?))
+            let socket = match inheritance.and_then(|it| it.take_admin(at)) {
+                Some(socket) => AdminSocket::adopt(socket)?,
+                None => AdminSocket::bind(at)?,
+            };
+            Ok((at, admin::start(socket, in_force, metrics)?))
         };
         let wanted = config.admin_listen.filter(|_| !keeps_admin);
         let admin = wanted.map(start).transpose().map_err(StartError::Admin)?;
@@ -329,11 +351,75 @@ impl Reloader {
 
     /// Stops what is outside of the event loops.
     pub(crate) fn stop(&self) {
-        let Assets { listening, admin, watches, lookups, .. } = std::mem::take(&mut *self.lock());
+        let Assets { listening, admin, watches, lookups, are_given, .. } =
+            std::mem::take(&mut *self.lock());
         drop((watches, lookups, admin));
-        remove_sockets(listening.iter());
+        if !are_given {
+            remove_sockets(listening.iter());
+        }
         self.lock().is_stopping = true;
     }
+
+    /// Returns copies of the listening sockets, each as configured and as taken, and that of the
+    /// admin interface.
+    ///
+    /// # Errors
+    /// There can be no more sockets.
+    pub(crate) fn sockets(&self) -> std::io::Result<Sockets> {
+        let assets = self.lock();
+        let copy =
+            |it: &Listening| Ok((it.wanted.clone(), it.taken.clone(), it.socket.try_clone()?));
+        let listening: std::io::Result<Vec<_>> = assets.listening.iter().map(copy).collect();
+        let admin = assets.admin.as_ref();
+        let admin =
+            admin.map(|(wanted, handle)| Ok::<_, std::io::Error>((*wanted, handle.socket()?)));
+        Ok(Sockets { listening: listening?, admin: admin.transpose()? })
+    }
+
+    /// Gives the listening sockets and the admin interface to another process. There is no reload
+    /// any more.
+    pub(crate) fn give(&self) {
+        let mut assets = self.lock();
+        assets.are_given = true;
+        if let Some((_, handle)) = &mut assets.admin {
+            handle.pause();
+        }
+    }
+
+    /// Takes them back: the other process has ended.
+    pub(crate) fn take_back(&self) {
+        let mut assets = self.lock();
+        assets.are_given = false;
+        let Some((wanted, handle)) = assets.admin.take() else { return };
+        let (in_force, metrics) = (Arc::clone(&self.in_force), Arc::clone(&self.metrics));
+        let again = handle.socket().and_then(AdminSocket::adopt).map_err(Into::into);
+        match again.and_then(|socket| admin::start(socket, in_force, metrics)) {
+            Ok(handle) => assets.admin = Some((wanted, handle)),
+            Err(error) => tracing::error!(%error, "the admin interface is not served any more"),
+        }
+    }
+}
+
+/// Copies of the sockets that another process takes over.
+pub(crate) struct Sockets {
+    /// Each with its address, as configured and as taken.
+    pub(crate) listening: Vec<(ListenAddress, ListenAddress, OwnedFd)>,
+    /// That of the admin interface, as configured.
+    pub(crate) admin: Option<(SocketAddr, OwnedFd)>,
+}
+
+/// Listens on an address, by the socket of the process before if it has one for it. Returns where
+/// it really listens, and a copy of the socket.
+fn listen(
+    wanted: &ListenAddress,
+    inheritance: Option<&mut Inheritance>,
+) -> std::io::Result<(Listener, ListenAddress, OwnedFd)> {
+    let (listener, taken) = match inheritance.and_then(|it| it.take_listener(wanted)) {
+        Some((socket, taken)) => (Listener::adopt(socket)?, taken),
+        None => crate::listen_on(wanted)?,
+    };
+    let socket = listener.as_fd().try_clone_to_owned()?;
+    Ok((listener, taken, socket))
 }
 
 /// Removes the paths of sockets on which nobody will listen any more.

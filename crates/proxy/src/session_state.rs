@@ -158,6 +158,16 @@ impl Kinds {
         self.0 & Kinds::of(kind).0 != 0
     }
 
+    /// Returns the set as a number.
+    pub(crate) const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Returns the set whose number is `bits`.
+    pub(crate) const fn from_bits(bits: u16) -> Kinds {
+        Kinds(bits)
+    }
+
     /// Returns those of its kinds that keep a client on its connection.
     pub(crate) fn pinning(self) -> impl Iterator<Item = Kind> {
         Kind::PINNING.into_iter().filter(move |&kind| self.contains(kind))

@@ -14,6 +14,7 @@ use crate::commands::Commands;
 use crate::config::{Config, Database, PoolMode, ServerAddress, ServerHosts};
 use crate::console::ConsoleState;
 use crate::control_thread::ControlledServer;
+use crate::handover::Handover;
 use crate::hosts::{Hosts, Peer};
 use crate::mailbox::Mailbox;
 use crate::metrics::Decisions;
@@ -184,6 +185,7 @@ pub(crate) struct Shared {
     /// What an administrator has ordered.
     pub(crate) commands: Arc<Commands>,
     pub(crate) console: Arc<ConsoleState>,
+    pub(crate) handover: Arc<Handover>,
 }
 
 impl Shared {

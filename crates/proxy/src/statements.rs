@@ -24,6 +24,7 @@
 //! - A simple query that the server skips, because no Sync came after an error before it, loses the
 //!   unnamed statement.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +46,8 @@ pub(crate) struct Statement {
     pub(crate) definition: Option<Box<[u8]>>,
     /// Its name on every upstream connection.
     pub(crate) server_name: Box<[u8]>,
+    /// The `search_path` of the clients whose statement it is, if they have set one.
+    pub(crate) search_path: Option<Box<str>>,
     /// What it may leave behind when it runs.
     pub(crate) look: Look,
     /// What its comments say to the proxy.
@@ -56,6 +59,21 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
+    /// Returns a statement whose definition is not kept.
+    pub(crate) fn long(id: StatementId) -> Arc<Statement> {
+        Arc::new(Statement {
+            id,
+            definition: None,
+            server_name: server_name(id).into(),
+            search_path: None,
+            // Its text has not arrived, and may do anything.
+            look: Look { may: Kinds::INSPECTED.with(Kind::FixedSetting), ..Look::default() },
+            hint: Hint::default(),
+            custom_names: Box::default(),
+            is_accepted: AtomicBool::new(false),
+        })
+    }
+
     /// Returns whether a server has accepted the definition, so that it can be expected to do so
     /// again.
     pub(crate) fn is_accepted(&self) -> bool {
@@ -71,6 +89,11 @@ pub(crate) struct Definitions {
 }
 
 impl Definitions {
+    /// Makes the definitions of an event loop whose statements have numbers above `base`.
+    pub(crate) fn above(base: u64) -> Definitions {
+        Definitions { last_id: base, ..Definitions::default() }
+    }
+
     /// Returns the one statement of this definition for clients with this `search_path`, if they
     /// have set one: by it a text may mean other tables, with other columns, which the server would
     /// refuse as another result type of one plan.
@@ -79,45 +102,56 @@ impl Definitions {
         definition: &[u8],
         search_path: Option<&str>,
     ) -> Arc<Statement> {
-        let with_path;
-        let key = match search_path {
-            None => definition,
-            Some(path) => {
-                with_path = [path.as_bytes(), b"\0", definition].concat();
-                &with_path
-            }
-        };
-        if let Some(statement) = self.known.get(key) {
+        if let Some(statement) = self.known.get(&*key(definition, search_path)) {
             return Arc::clone(statement);
         }
         self.last_id += 1;
+        self.insert(StatementId(self.last_id), definition, search_path, false)
+    }
+
+    /// Returns the one statement of a definition that another process has prepared under this
+    /// number, which no statement of this one has.
+    pub(crate) fn adopt(
+        &mut self,
+        id: StatementId,
+        definition: &[u8],
+        search_path: Option<&str>,
+        is_accepted: bool,
+    ) -> Arc<Statement> {
+        match self.known.get(&*key(definition, search_path)) {
+            Some(statement) => Arc::clone(statement),
+            None => self.insert(id, definition, search_path, is_accepted),
+        }
+    }
+
+    fn insert(
+        &mut self,
+        id: StatementId,
+        definition: &[u8],
+        search_path: Option<&str>,
+        is_accepted: bool,
+    ) -> Arc<Statement> {
         let mut names = Vec::new();
         let statement = Arc::new(Statement {
-            id: StatementId(self.last_id),
+            id,
             definition: Some(definition.into()),
-            server_name: server_name(StatementId(self.last_id)).into(),
+            server_name: server_name(id).into(),
+            search_path: search_path.map(Into::into),
             look: look::look(query_of(definition), &mut names),
             hint: Hint::of(query_of(definition)),
+            hint: Hint::of(query_of(definition)),
             custom_names: names.into(),
-            is_accepted: AtomicBool::new(false),
+            is_accepted: AtomicBool::new(is_accepted),
         });
-        self.known.insert(key.into(), Arc::clone(&statement));
+        let known = key(definition, search_path).into_owned().into_boxed_slice();
+        self.known.insert(known, Arc::clone(&statement));
         statement
     }
 
     /// Returns a statement whose definition is not kept.
     pub(crate) fn long(&mut self) -> Arc<Statement> {
         self.last_id += 1;
-        Arc::new(Statement {
-            id: StatementId(self.last_id),
-            definition: None,
-            server_name: server_name(StatementId(self.last_id)).into(),
-            // Its text has not arrived, and may do anything.
-            look: Look { may: Kinds::INSPECTED.with(Kind::FixedSetting), ..Look::default() },
-            hint: Hint::default(),
-            custom_names: Box::default(),
-            is_accepted: AtomicBool::new(false),
-        })
+        Statement::long(StatementId(self.last_id))
     }
 
     /// Prepares every definition anew when it is next asked for, under another name: the server
@@ -129,6 +163,14 @@ impl Definitions {
     /// Forgets definitions that no client uses any more.
     pub(crate) fn sweep(&mut self) {
         self.known.retain(|_, statement| Arc::strong_count(statement) > 1);
+    }
+}
+
+/// Returns what distinguishes definitions.
+fn key<'a>(definition: &'a [u8], search_path: Option<&str>) -> Cow<'a, [u8]> {
+    match search_path {
+        None => Cow::Borrowed(definition),
+        Some(path) => Cow::Owned([path.as_bytes(), b"\0", definition].concat()),
     }
 }
 
@@ -180,6 +222,29 @@ impl ClientStatements {
 
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         self.named.get(name)
+    }
+
+    /// Returns the names and what they mean.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&[u8], &Arc<Statement>)> {
+        self.named.iter().map(|(name, statement)| (&**name, statement))
+    }
+
+    /// Returns whether the server has answered everything that changes what the names mean.
+    pub(crate) fn are_settled(&self) -> bool {
+        self.pending.is_empty() && self.unnamed.as_ref().is_none_or(|it| it.pending.is_empty())
+    }
+
+    /// Makes the statements of a client that another process has served.
+    pub(crate) fn adopt(
+        named: impl Iterator<Item = (Box<[u8]>, Arc<Statement>)>,
+        unnamed: Option<&[u8]>,
+    ) -> ClientStatements {
+        let named: HashMap<_, _> = named.collect();
+        let may_have_long = named.values().any(|statement| statement.definition.is_none());
+        let unnamed = unnamed.map(|definition| {
+            Box::new(Unnamed { settled: definition.to_vec(), ..Unnamed::default() })
+        });
+        ClientStatements { named, unnamed, may_have_long, ..ClientStatements::default() }
     }
 
     /// Returns the client's name for a statement; one of them if it has several.
@@ -326,6 +391,13 @@ impl Prepared {
     /// Returns the number of statements.
     pub(crate) fn len(&self) -> usize {
         self.last_use.len()
+    }
+
+    /// Returns the statements, the one that was used longest ago first.
+    pub(crate) fn by_use(&self) -> Vec<StatementId> {
+        let mut all: Vec<_> = self.last_use.iter().map(|(id, last_use)| (*last_use, *id)).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Returns whether the statement is there; if so, it has been used now.

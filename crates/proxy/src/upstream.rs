@@ -16,7 +16,7 @@ use crate::commands::DatabaseOrders;
 use crate::config::PoolMode;
 use crate::handshake::{Credentials, Handshake, UpstreamError};
 use crate::hosts::{Attempt, Connected, Peer};
-use crate::net::Connection;
+use crate::net::{Connection, Stream};
 use crate::replication::Replication;
 use crate::session::ServerSession;
 use crate::shared::{Entry, Server};
@@ -50,6 +50,9 @@ pub(crate) enum UpstreamState {
     Closing,
     /// At rest for long, and asked whether the server is still there.
     Checking,
+    /// On its way to another process, perhaps with its client; `relay` is this end of what that
+    /// process gets in place of a socket with TLS. Nothing of it is handled.
+    Passing { client: Option<ClientSlot>, relay: Option<Stream> },
 }
 
 /// An upstream connection, from connect to close.
@@ -87,7 +90,55 @@ pub(crate) struct Upstream {
     place: Place,
 }
 
+/// What is known of a connection that is taken over from another process.
+pub(crate) struct AdoptedUpstream {
+    pub(crate) id: u64,
+    pub(crate) connection: Connection,
+    pub(crate) opened_at: Instant,
+    pub(crate) retires_at: Option<Instant>,
+    pub(crate) peer: Peer,
+    pub(crate) connected: Connected,
+    pub(crate) pool: PoolIndex,
+    pub(crate) session: ServerSession,
+    pub(crate) key: Option<CancelKey>,
+    pub(crate) place: Place,
+}
+
 impl Upstream {
+    /// Makes a connection that another process has had.
+    pub(crate) fn adopt(adopted: AdoptedUpstream, state: UpstreamState, now: Instant) -> Upstream {
+        Upstream {
+            id: adopted.id,
+            opened_at: adopted.opened_at,
+            opened_under: 0,
+            query_since: None,
+            connection: adopted.connection,
+            is_passed_on: false,
+            state,
+            since: now,
+            peer: adopted.peer,
+            attempt: None,
+            connected: Some(adopted.connected),
+            // It has to be asked whether it leads where it should.
+            generation: u64::MAX,
+            pool: adopted.pool,
+            session: adopted.session,
+            key: adopted.key,
+            cancels: 0,
+            retires_at: adopted.retires_at,
+            place: adopted.place,
+        }
+    }
+
+    /// Takes what is left of a connection that is another process's: with TLS, this end of what
+    /// that has in place of a socket.
+    pub(crate) fn into_relay(self) -> Option<(Connection, Stream)> {
+        match self.state {
+            UpstreamState::Passing { relay: Some(relay), .. } => Some((self.connection, relay)),
+            _ => None,
+        }
+    }
+
     pub(crate) fn state(&self) -> &UpstreamState {
         &self.state
     }
@@ -106,7 +157,8 @@ impl Upstream {
             | UpstreamState::Abandoned(_)
             | UpstreamState::Quarantined
             | UpstreamState::Closing
-            | UpstreamState::Checking => None,
+            | UpstreamState::Checking
+            | UpstreamState::Passing { .. } => None,
         }
     }
 
@@ -149,6 +201,25 @@ impl Upstream {
     /// Returns whether no client holds it and it can be lent.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state, UpstreamState::Idle)
+    }
+
+    /// Returns whether it is on its way to another process.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.state, UpstreamState::Passing { .. })
+    }
+
+    /// Returns whether another process could go on with it as it is.
+    pub(crate) fn may_be_passed(&self) -> bool {
+        let session = &self.session;
+        self.cancels == 0
+            && session.is_at_rest()
+            && !session.replies.is_uncertain()
+            && session.watch.findings.is_none()
+            && session.own_error.is_none()
+            && session.became_standby.is_none()
+            && !session.is_ending
+            && self.connection.passing.is_none()
+            && !self.connection.has_unsent()
     }
 
     /// Returns whether it has been told to end.
@@ -454,6 +525,16 @@ impl Upstreams {
         self.for_session.push_back(client);
     }
 
+    /// Forgets a client that waits for its login to end, wherever it does.
+    pub(crate) fn forget_login(&mut self, client: ClientSlot) {
+        self.for_session.retain(|&waiter| waiter != client);
+        for pool in self.pools.slots() {
+            let pool = &mut self.pools[pool];
+            pool.sessions.retain(|&waiter| waiter != client);
+            pool.awaiting_parameters.retain(|&waiter| waiter != client);
+        }
+    }
+
     /// Lets clients of session mode that have waited for a place be the next.
     pub(crate) fn queue_for_session_again(&mut self, clients: VecDeque<ClientSlot>) {
         for client in clients.into_iter().rev() {
@@ -523,6 +604,50 @@ impl Upstreams {
         self.opening += 1;
         self.pools[pool].opening += 1;
         Ok(slot)
+    }
+
+    /// Takes a connection over from another process: a client's, or one that is in no list yet, so
+    /// that it has to be released.
+    pub(crate) fn adopt(
+        &mut self,
+        make: impl FnOnce(UpstreamSlot, UpstreamState) -> std::io::Result<Upstream>,
+        client: Option<ClientSlot>,
+    ) -> std::io::Result<UpstreamSlot> {
+        let state = match client {
+            Some(client) => UpstreamState::Lent { client, permit: None },
+            None => UpstreamState::Quarantined,
+        };
+        self.connections.insert_with(|slot| make(slot, state))
+    }
+
+    /// Begins to pass a connection at rest to another process.
+    pub(crate) fn begin_passing(
+        &mut self,
+        slot: UpstreamSlot,
+        relay: Option<Stream>,
+        now: Instant,
+    ) {
+        let upstream = &mut self.connections[slot];
+        debug_assert!(upstream.may_be_passed(), "only at rest");
+        let client = upstream.client();
+        let before = upstream.enter(UpstreamState::Passing { client, relay }, now);
+        let pool = upstream.pool;
+        if matches!(before, UpstreamState::Idle) {
+            self.pools[pool].idle.retain(|&idle| idle != slot);
+        }
+    }
+
+    /// Takes a connection back that was to be passed. Returns whether it is in no list and has no
+    /// client, so that it has to be released.
+    pub(crate) fn end_passing(&mut self, slot: UpstreamSlot, now: Instant) -> bool {
+        let Some(upstream) = self.connections.get_mut(slot) else { return false };
+        let UpstreamState::Passing { client, .. } = upstream.state else { return false };
+        let state = match client {
+            Some(client) => UpstreamState::Lent { client, permit: None },
+            None => UpstreamState::Quarantined,
+        };
+        upstream.enter(state, now);
+        client.is_none()
     }
 
     /// Ends a login. The connection is the client's that it was opened for, or at rest and not yet

@@ -41,14 +41,16 @@
 //! (what waits while a server cannot be reached), `rested` (whether idle connections can still be
 //! lent), `places` (which connections are opened, kept and given up), `overdue` (warnings of
 //! transactions that no longer count), `console` (clients of the console), `orders` (what an
-//! administrator has ordered), `report` (who is connected) and `timeouts` (clients that take too
-//! long).
+//! administrator has ordered), `report` (who is connected), `timeouts` (clients that take too
+//! long), `leaving` and `arriving` (what another process takes over, or had).
 
 mod applicants;
+mod arriving;
 mod cancels;
 mod classes;
 mod clients;
 mod console;
+mod leaving;
 mod logins;
 mod orders;
 mod outages;
@@ -62,34 +64,35 @@ mod timeouts;
 mod transactions;
 mod upstreams;
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::event::Event;
-use mio::{Events, Poll, Token};
+use mio::{Events, Poll, Registry, Token};
 use tidegate_gate::Waker;
 use tidegate_wire::error_response::{Severity, SqlState};
 
 use crate::cancel_key::ClientKey;
 #[cfg(debug_assertions)]
 use crate::client::TransactionState;
-use crate::client::{Client, ClientSlot, ClientState};
+use crate::client::{Arrival, Client, ClientSlot, ClientState};
 use crate::log_limit::LogLimit;
 use crate::mailbox::{Mailbox, Message};
 use crate::metrics::WorkerCounters;
 use crate::net::{Listener, Stream};
+use crate::replies::StatementId;
 use crate::scheduling::expected::ExpectedTimes;
 use crate::shared::{InForce, Shared};
 use crate::slots::{Slot, Slots, WorkerIndex};
-use crate::statements::Definitions;
-#[cfg(debug_assertions)]
-use crate::upstream::Upstream;
-use crate::upstream::{UpstreamSlot, Upstreams};
+use crate::statements::{Definitions, Statement};
+use crate::upstream::{Upstream, UpstreamSlot, Upstreams};
 
 use applicants::Applicants;
 use cancels::{CancelRequestSlot, CancelRequests};
+use leaving::Leaving;
 use outages::Outages;
 pub(crate) use overdue::{OverdueHolder, OverdueWarnings};
 use transactions::IdleTransactions;
@@ -141,6 +144,13 @@ impl Source {
             _ => Source::CancelRequest(Slot::from_bits(bits)),
         }
     }
+}
+
+/// Returns the number above which the statements of an event loop are: no other event loop has
+/// these, nor has one of a process before or behind this one, so that a connection with prepared
+/// statements can be passed between them.
+fn statement_base(generation: u64, worker: WorkerIndex) -> u64 {
+    (generation << 6 | worker.0 as u64) << 32
 }
 
 /// Returns the token that wakes the loop of a worker.
@@ -195,6 +205,25 @@ impl Acceptor {
             }
         }
         accepted
+    }
+
+    /// Accepts none any more, for as long as the sockets are another process's.
+    fn pause(&mut self, registry: &Registry) {
+        self.is_pending = false;
+        for (_, listener) in &mut self.listeners {
+            if let Err(error) = listener.deregister(registry) {
+                tracing::debug!(%error, "a listening socket was not watched");
+            }
+        }
+    }
+
+    /// Accepts again.
+    fn resume(&mut self, poll: &Poll) {
+        for (number, listener) in std::mem::take(&mut self.listeners) {
+            if let Err(error) = self.add(number, listener, poll) {
+                tracing::error!(%error, "cannot listen again");
+            }
+        }
     }
 
     /// Returns the event loop whose turn it is to get a client.
@@ -263,6 +292,10 @@ pub(crate) struct Worker {
     definitions: Definitions,
     /// For classes in the order of expected times.
     expected_times: ExpectedTimes,
+    /// The statements of clients that another process passes, by its numbers.
+    adopted_statements: HashMap<StatementId, Arc<Statement>>,
+    /// Set while another process takes over.
+    leaving: Option<Leaving>,
     outages: Outages,
     follow_ups: FollowUps,
     buffers: Buffers,
@@ -302,7 +335,6 @@ impl Worker {
             acceptor: Acceptor::new(listeners, &poll)?,
             poll,
             outages: Outages::new(now),
-            shared,
             in_force,
             counters,
             mailbox,
@@ -312,7 +344,9 @@ impl Worker {
             cancel_requests: CancelRequests::new(),
             applicants: Applicants::new(applicants_max),
             idle_transactions: IdleTransactions::default(),
-            definitions: Definitions::default(),
+            definitions: Definitions::above(statement_base(shared.handover.generation, index)),
+            adopted_statements: HashMap::new(),
+            leaving: None,
             expected_times: ExpectedTimes::default(),
             follow_ups: FollowUps::default(),
             buffers: Buffers {
@@ -327,6 +361,7 @@ impl Worker {
             next_sweep: now + SWEEP_INTERVAL,
             stopping: None,
             orders_version: 0,
+            shared,
         })
     }
 
@@ -336,7 +371,9 @@ impl Worker {
     /// Events cannot be waited for.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
-        self.make_kept_pools();
+        if !self.shared.handover.is_arriving() {
+            self.make_kept_pools();
+        }
         while !self.is_finished() {
             self.turn(&mut events)?;
         }
@@ -371,6 +408,7 @@ impl Worker {
             self.follow_up();
         }
         self.report_order_ends();
+        self.pass_on();
         #[cfg(debug_assertions)]
         self.check();
         Ok(())
@@ -378,6 +416,9 @@ impl Worker {
 
     /// Returns how long the loop may sleep if nothing happens.
     fn time_to_sleep(&mut self) -> Duration {
+        if self.leaving.as_ref().is_some_and(|leaving| leaving.has_more) {
+            return Duration::ZERO;
+        }
         let until_sweep = self.next_sweep.saturating_duration_since(self.now);
         let next = self.next_lending().into_iter().chain(self.outages.retry_at()).min();
         match next {
@@ -440,7 +481,8 @@ impl Worker {
         for message in messages.drain(..) {
             match message {
                 Message::Admitted { client } => self.admitted(client),
-                Message::Accepted(stream) => self.add_client(stream),
+                Message::Accepted(stream) => self.add_client(stream, Arrival::Accepted),
+                Message::Forwarded(stream) => self.add_client(stream, Arrival::Forwarded),
                 Message::Cancel { key, requester } => self.cancel(&key, requester),
                 Message::CancelEnded { client } => self.remove_client(client),
                 Message::LookedUp { client, looked_up } => self.looked_up(client, looked_up),
@@ -465,6 +507,15 @@ impl Worker {
                 Message::Report { to } => {
                     // Who asked may wait no longer.
                     let _ = to.send(self.report());
+                }
+                Message::Adopt(adoption) => self.adopt(*adoption),
+                Message::Arrived => self.arrived(),
+                Message::Leave(successor) => self.leave(successor),
+                Message::PassOn => self.begin_to_pass(),
+                Message::Passed { number } => self.passed(number),
+                Message::Stay => self.stay(),
+                Message::CancelAdopted { client, key, requester } => {
+                    self.cancel_client(client, &key, requester);
                 }
                 Message::ReportBusy(inquiry) => inquiry.answer(self.busy(inquiry.most)),
                 Message::Shutdown { deadline } => self.begin_shutdown(deadline),
@@ -495,14 +546,14 @@ impl Worker {
         for stream in self.acceptor.accept_all(self.shared.config.timeouts.unreachable) {
             let worker = self.acceptor.take_turn(self.shared.mailboxes.len());
             if worker == self.index {
-                self.add_client(stream);
+                self.add_client(stream, Arrival::Accepted);
             } else {
                 self.shared.mailboxes[worker.0].post(Message::Accepted(stream));
             }
         }
     }
 
-    fn add_client(&mut self, stream: Stream) {
+    fn add_client(&mut self, stream: Stream, arrival: Arrival) {
         if self.stopping.is_some() {
             return;
         }
@@ -513,7 +564,8 @@ impl Worker {
         let inserted = self.clients.insert_with(|slot| {
             let mut stream = stream;
             stream.register(registry, Source::Client(slot).token())?;
-            Ok(Client::new(id, stream, ClientKey::new(peer, index, slot)?, now))
+            let key = ClientKey::new(peer, index, slot)?;
+            Ok(Client::new((id, arrival), stream, key, now))
         });
         match inserted {
             Ok(client) => self.add_applicant(client),
@@ -536,7 +588,9 @@ impl Worker {
                 (client.running().is_some() && !replicates(client))
                     || matches!(
                         client.state,
-                        ClientState::Cancelling { .. } | ClientState::Closing { .. }
+                        ClientState::Cancelling { .. }
+                            | ClientState::Closing { .. }
+                            | ClientState::Passing(_)
                     )
             });
             if !goes_on {
@@ -544,7 +598,8 @@ impl Worker {
             }
         }
         for slot in self.upstreams.slots() {
-            if self.upstreams.get(slot).is_some_and(|upstream| !upstream.is_busy()) {
+            let is_unused = |upstream: &Upstream| !upstream.is_busy() && !upstream.is_passing();
+            if self.upstreams.get(slot).is_some_and(is_unused) {
                 self.close_upstream(slot);
             }
         }

@@ -4,6 +4,7 @@
 
 mod console;
 mod existing;
+mod handover;
 mod kills;
 mod lab;
 mod orphans;

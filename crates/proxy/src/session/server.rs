@@ -8,7 +8,7 @@ use tidegate_wire::frontend::{self, Target};
 
 use super::STAND_IN;
 use crate::replies::{ExpectedReply, Replies, StatementId};
-use crate::session_state::Watch;
+use crate::session_state::{Kinds, Watch};
 use crate::settings::Settings;
 use crate::statements::Prepared;
 
@@ -108,6 +108,26 @@ impl ServerSession {
             choice_may_change: false,
             statements: ServerStatements::default(),
         }
+    }
+
+    /// Makes the session of a connection at rest that another process has had.
+    pub(crate) fn adopt(
+        (settings, is_altered): (Settings, bool),
+        pins: Kinds,
+        holds_long_statement: bool,
+        prepared: impl Iterator<Item = StatementId>,
+    ) -> Self {
+        let mut session =
+            ServerSession { settings, is_altered, holds_long_statement, ..ServerSession::new() };
+        session.watch.pins = pins;
+        prepared.for_each(|id| session.statements.prepared.insert(id));
+        session
+    }
+
+    /// Returns the statements that are prepared under the proxy's names, the one that was used
+    /// longest ago first.
+    pub(crate) fn prepared_by_use(&self) -> Vec<StatementId> {
+        self.statements.prepared.by_use()
     }
 
     /// Returns the number of statements that are prepared under the proxy's names.

@@ -23,6 +23,7 @@
 //! A request that names a client of another instance is forwarded to it; see `peers`. The client
 //! that sent it is told when that instance closes the connection.
 
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,7 @@ use crate::cancel_key::{KeyAddress, forwarded};
 use crate::client::{ClientSlot, ClientState, Requester, TransactionState};
 use crate::config::PoolMode;
 use crate::mailbox::Message;
-use crate::net::{Connection, ReadOutcome};
+use crate::net::{Connection, ReadOutcome, Stream};
 use crate::session;
 use crate::slots::{Slot, Slots};
 #[cfg(debug_assertions)]
@@ -52,6 +53,8 @@ enum CancelTarget {
     Backend(UpstreamSlot),
     /// A client of another instance.
     Peer,
+    /// A client of the process from which this one takes over, or that takes over from this one.
+    OtherProcess,
 }
 
 /// Cancel requests on their way to other instances at once; a further one is dropped.
@@ -66,6 +69,8 @@ pub(super) struct CancelRequest {
     /// Who waits for the end of it; `None` for a request of the proxy's own.
     requester: Option<Requester>,
     since: Instant,
+    /// The key in it.
+    key: CancelKey,
 }
 
 /// Names a cancel request of an event loop.
@@ -94,9 +99,15 @@ impl CancelRequests {
         let inserted = self.0.insert_with(|own| {
             let mut connection = connect()?;
             connection.register(registry, Source::CancelRequest(own).token())?;
-            Ok(CancelRequest { connection, unsent, target, requester, since: now })
+            let key = key.clone();
+            Ok(CancelRequest { connection, unsent, target, requester, since: now, key })
         });
         inserted.map(|_| ())
+    }
+
+    /// Returns whether none is on its way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns how many are on their way to other instances.
@@ -242,11 +253,45 @@ impl Worker {
         if address.peer != self.shared.config.peers.id {
             return self.forward_cancel(key, address, requester);
         }
-        if address.worker == self.index {
+        if let Some(adopted) = self.shared.handover.adopted.find(key) {
+            self.route_to_adopted(adopted, key, requester);
+        } else if address.worker == self.index {
             self.cancel(key, requester);
         } else if let Some(mailbox) = self.shared.mailboxes.get(address.worker.0) {
             mailbox.post(Message::Cancel { key: key.clone(), requester });
         } else {
+            self.cancel_elsewhere(key, requester);
+        }
+    }
+
+    fn route_to_adopted(&mut self, adopted: Requester, key: &CancelKey, requester: Requester) {
+        let Requester { worker, client } = adopted;
+        if worker == self.index {
+            return self.cancel_client(client, key, requester);
+        }
+        let message = Message::CancelAdopted { client, key: key.clone(), requester };
+        self.shared.mailboxes[worker.0].post(message);
+    }
+
+    /// Asks the process before this one, or behind it, to cancel what no client here has the key
+    /// of.
+    fn cancel_elsewhere(&mut self, key: &CancelKey, requester: Requester) {
+        let handover = &self.shared.handover;
+        let is_forwarded = KeyAddress::of(key.process_id).is_forwarded;
+        // Only the old process is asked about what others have forwarded, and does not ask back.
+        if !handover.is_arriving() && (is_forwarded || !handover.is_leaving()) {
+            return self.tell(Some(requester));
+        }
+        let connect = || {
+            let (near, far) = UnixStream::pair()?;
+            handover.forward(far.into())?;
+            Ok(Connection::new(Stream::adopt(near.into())?))
+        };
+        let target = (CancelTarget::OtherProcess, &forwarded(key));
+        let (registry, now) = (self.poll.registry(), self.now);
+        let started = self.cancel_requests.start(target, Some(requester), connect, registry, now);
+        if let Err(error) = started {
+            tracing::debug!(%error, "a cancel request is not for a client of another process");
             self.tell(Some(requester));
         }
     }
@@ -285,13 +330,31 @@ impl Worker {
     pub(super) fn cancel(&mut self, key: &CancelKey, requester: Requester) {
         let index = KeyAddress::of(key.process_id).client;
         let named = index.and_then(|index| self.clients.at_index(index));
-        let Some((slot, client)) = named.filter(|(_, client)| client.key.is(key)) else {
+        let Some((slot, _)) = named.filter(|(_, client)| client.key.is(key)) else {
+            return self.cancel_elsewhere(key, requester);
+        };
+        self.cancel_client(slot, key, requester);
+    }
+
+    /// Cancels what a client is doing, whose key this is.
+    pub(super) fn cancel_client(
+        &mut self,
+        slot: ClientSlot,
+        key: &CancelKey,
+        requester: Requester,
+    ) {
+        let Some(client) = self.clients.get_mut(slot) else {
             return self.tell(Some(requester));
         };
+        // Whoever has it in the end.
+        if let ClientState::Passing(passed) = &mut client.state {
+            return passed.cancels.push((key.clone(), requester));
+        }
         if let ClientState::Console(console) = &client.state {
             console.cancel();
         }
-        let holds_input = client.is_held() && !client.connection.inbox.is_empty();
+        let holds_input =
+            (client.is_held() || client.has_asked()) && !client.connection.inbox.is_empty();
         match client.transaction() {
             Some(
                 TransactionState::Paused
@@ -369,6 +432,13 @@ impl Worker {
 
     /// The request has arrived, or never will.
     fn cancel_request_ended(&mut self, ended: &CancelRequest) {
+        // The client may have been on its way when it was asked for.
+        if ended.target == CancelTarget::OtherProcess
+            && let Some(requester) = ended.requester
+            && let Some(adopted) = self.shared.handover.adopted.find(&ended.key)
+        {
+            return self.route_to_adopted(adopted, &ended.key, requester);
+        }
         self.tell(ended.requester);
         let CancelTarget::Backend(slot) = ended.target else {
             return;

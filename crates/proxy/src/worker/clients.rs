@@ -11,7 +11,9 @@ use tidegate_wire::frontend::{self, tag};
 use tidegate_wire::input::{Input, Message, Missing, Peeked, Side};
 
 use crate::client::TransactionState;
-use crate::client::{Client, ClientSlot, ClientState, LoggedIn, LoginStage, TransactionInput};
+use crate::client::{
+    Arrival, Client, ClientSlot, ClientState, LoggedIn, LoginStage, Requester, TransactionInput,
+};
 use crate::config::{Config, PoolMode};
 use crate::net::{self, BatchOutput, ReadOutcome};
 use crate::session::{self, ClientSession, Naming, ServerSession, Violation};
@@ -36,6 +38,9 @@ impl Worker {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
+        if client.is_passing() {
+            return;
+        }
         client.connection.set_readable(closed);
         // A client may end its side behind a cancel request, and waits for the end of this one.
         if matches!(client.state, ClientState::Cancelling { .. }) {
@@ -52,7 +57,7 @@ impl Worker {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
-        if !client.connection.has_unsent() {
+        if client.is_passing() || !client.connection.has_unsent() {
             return;
         }
         if client.connection.flush().is_err() {
@@ -73,6 +78,9 @@ impl Worker {
         let Some(client) = self.clients.get_mut(slot) else {
             return;
         };
+        if client.is_passing() {
+            return;
+        }
         client.release_input();
         if !client.connection.inbox.is_empty() {
             self.client_bytes(slot, &[]);
@@ -89,6 +97,7 @@ impl Worker {
         client.connection.is_readable()
             && client.takes_input()
             && !client.is_held()
+            && !self.has_read_enough(client)
             && upstream.is_none_or(|upstream| !upstream.connection.has_unsent())
     }
 
@@ -170,6 +179,7 @@ impl Worker {
                     | TransactionState::AwaitingUpstream(_) => Flow::Wait,
                 },
                 ClientState::Console(_) => self.console_message(slot, &mut input),
+                ClientState::Passing(_) => Flow::Wait,
                 ClientState::Cancelling { .. } | ClientState::Closing { .. } => {
                     input.discard();
                     Flow::Wait
@@ -237,6 +247,10 @@ impl Worker {
         {
             self.clients[slot].run_on(own, self.now);
             return Flow::Next;
+        }
+        // It asks in the process that takes over.
+        if self.leaving.is_some() {
+            return Flow::Wait;
         }
         let prepared = match client.own_upstream {
             Some(own) => self.prepare_on_own_connection(slot, own, input),
@@ -499,6 +513,10 @@ impl Worker {
         if matches!(client.state, ClientState::Closing { .. }) && client.connection.has_unsent() {
             return;
         }
+        // It may be another process's by now.
+        if client.is_passing() {
+            return;
+        }
         if let Some(left_out) = self.endings.admit(self.now) {
             // A value of this name would be logged as it is, with the line ends of a user's name.
             let (user, code, reason) = (client.user(), code.0, message);
@@ -527,6 +545,9 @@ impl Worker {
 
     /// Removes a client that has gone, or says that it goes.
     pub(super) fn lose_client(&mut self, slot: ClientSlot) {
+        if self.clients.get(slot).is_some_and(Client::is_passing) {
+            return;
+        }
         self.leave_upstream(slot);
         self.remove_client(slot);
     }
@@ -536,8 +557,17 @@ impl Worker {
         let removed = self.clients.remove(slot);
         if let Some(removed) = &removed {
             self.applicant_gone(removed);
+            self.client_removed(slot, removed);
         }
         debug_assert!(removed.is_none_or(|it| it.upstream().is_none()), "left behind");
+    }
+
+    /// Does what is due when a client is not in the table any more.
+    pub(super) fn client_removed(&self, slot: ClientSlot, removed: &Client) {
+        if removed.arrival == Arrival::Adopted {
+            let own = Requester { worker: self.index, client: slot };
+            self.shared.handover.adopted.remove(&removed.key, own);
+        }
     }
 }
 

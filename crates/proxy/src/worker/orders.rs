@@ -39,6 +39,10 @@ impl Worker {
     pub(super) fn is_held_by_order(&self, slot: ClientSlot) -> bool {
         let Some(client) = self.clients.get(slot) else { return false };
         let Some(account) = client.account() else { return false };
+        // What begins now begins in the process that takes over.
+        if self.leaving.is_some() && !self.upstreams[account.pool].is_for_replication() {
+            return true;
+        }
         match self.upstreams[account.pool].orders.hold {
             Hold::None => false,
             Hold::Paused => client.own_upstream().is_none(),

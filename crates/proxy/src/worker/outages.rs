@@ -62,6 +62,13 @@ impl Outages {
         }
     }
 
+    /// Forgets a client of session mode that waits for a server.
+    pub(super) fn forget_session(&mut self, client: ClientSlot) {
+        for sessions in self.sessions.values_mut() {
+            sessions.retain(|&waiter| waiter != client);
+        }
+    }
+
     /// Tries what is held again at this time, or before.
     pub(super) fn retry_by(&mut self, at: Option<Instant>) {
         self.retry_at = self.retry_at.into_iter().chain(at).min();
@@ -166,7 +173,7 @@ impl Worker {
         self.open_all_missing();
     }
 
-    fn open_all_missing(&mut self) {
+    pub(super) fn open_all_missing(&mut self) {
         if self.stopping.is_some() {
             return;
         }

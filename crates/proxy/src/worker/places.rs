@@ -115,6 +115,9 @@ impl Worker {
     /// Returns what a pool lacks, if anything. A connection that is withheld is expected: the
     /// server that has to end its quarantine has to accept a new connection too.
     fn want(&mut self, pool: PoolIndex) -> Option<Want> {
+        if self.leaving.is_some() {
+            return None;
+        }
         self.forget_those_served(pool);
         let state = &self.upstreams[pool];
         if state.orders.hold == Hold::Paused || state.is_retired {
@@ -414,6 +417,10 @@ impl Worker {
         if wanted == 0 || !is_due || state.opening() > 0 || self.stopping.is_some() {
             return;
         }
+        // The process before has some that are to be this one's.
+        if self.shared.handover.is_arriving() {
+            return;
+        }
         if self.upstreams.count(pool, |it| !it.is_closing()) >= wanted {
             return;
         }
@@ -424,7 +431,8 @@ impl Worker {
 
     /// Opens a connection that nobody waits for, if that takes nobody's place.
     pub(super) fn open_spare(&mut self, pool: PoolIndex) {
-        if self.upstreams[pool].orders.hold == Hold::Paused || self.upstreams[pool].is_retired {
+        let state = &self.upstreams[pool];
+        if state.orders.hold == Hold::Paused || state.is_retired || self.leaving.is_some() {
             return;
         }
         let counts = &self.upstreams[pool].bounds.counts;

@@ -282,6 +282,10 @@ impl Worker {
 
     /// Removes retired pools of which nothing is left.
     pub(super) fn sweep_retired(&mut self) {
+        // What is being passed may come back to its pool.
+        if self.leaving.is_some() {
+            return;
+        }
         let retired = self.upstreams.pools().filter(|pool| self.upstreams[*pool].is_retired);
         let retired: Vec<PoolIndex> = retired.collect();
         for pool in retired {

@@ -146,7 +146,7 @@ impl Worker {
                 UpstreamState::Checking => ServerActivity::Tested,
                 UpstreamState::Abandoned(_) => ServerActivity::Abandoned,
                 UpstreamState::Quarantined => ServerActivity::BeingCancelled,
-                UpstreamState::Closing => ServerActivity::Closing,
+                UpstreamState::Closing | UpstreamState::Passing { .. } => ServerActivity::Closing,
             },
             address: upstream.peer.address,
             local_address: upstream.connection.local_address(),
@@ -185,7 +185,7 @@ fn activity(client: &Client) -> ClientActivity {
         ClientState::LoggingIn { .. } => ClientActivity::LoggingIn,
         ClientState::Console(_) => ClientActivity::Console,
         ClientState::Cancelling { .. } => ClientActivity::Cancelling,
-        ClientState::Closing { .. } => ClientActivity::Closing,
+        ClientState::Closing { .. } | ClientState::Passing(_) => ClientActivity::Closing,
         ClientState::LoggedIn(LoggedIn { transaction, .. }) => match transaction {
             TransactionState::Idle { .. } | TransactionState::Refused { .. } => {
                 ClientActivity::Idle

@@ -52,6 +52,7 @@ impl Loop {
             mailboxes,
             commands: Arc::default(),
             console: Arc::default(),
+            handover: Arc::default(),
         };
         let shared = crate::configuration::build(config, None, lasting).unwrap();
         crate::configuration::apply(&shared);

@@ -82,7 +82,7 @@ impl Worker {
             return Flow::Wait;
         }
         let now = Instant::now();
-        self.clients[slot].ask(now);
+        let since = self.clients[slot].ask(now);
         if self.is_held_by_order(slot) {
             self.clients[slot].set_transaction(TransactionState::Paused);
             return Flow::Wait;
@@ -95,7 +95,7 @@ impl Worker {
         let gate = &self.upstreams[account.pool].server.gate;
         let request = Request {
             quotas: account.identity.quotas,
-            wait_until: account.timeouts.queue.map(|wait| now + wait),
+            wait_until: account.timeouts.queue.map(|wait| since + wait),
             finish_by: asked.within.map(|within| now + within),
             expected: asked.expected,
             ..Request::new(asked.class, slot.to_bits(), &self.admitted)
@@ -204,6 +204,7 @@ impl Worker {
         };
         debug_assert!(client.running().is_none(), "what runs cannot be refused");
         client.set_transaction(TransactionState::Refused { batch_ends: false });
+        client.forget_asked();
         let mut out = Vec::new();
         error_response::encode_error(&mut out, Severity::Error, code, message);
         self.send_to_client(slot, &out);

@@ -135,7 +135,7 @@ impl Worker {
         if matches!(server.state(), UpstreamState::Connecting(_)) {
             return self.connected(slot);
         }
-        if !server.connection.has_unsent() {
+        if !server.connection.has_unsent() || server.is_passing() {
             return;
         }
         if server.connection.flush().is_err() {
@@ -180,7 +180,7 @@ impl Worker {
     }
 
     pub(super) fn upstream_readable(&mut self, slot: UpstreamSlot, closed: bool) {
-        if let Some(server) = self.upstreams.get_mut(slot) {
+        if let Some(server) = self.upstreams.get_mut(slot).filter(|it| !it.is_passing()) {
             server.connection.set_readable(closed);
             self.read_upstream(slot);
         }
@@ -194,6 +194,7 @@ impl Worker {
         };
         let client = server.client().and_then(|client| self.clients.get(client));
         server.connection.is_readable()
+            && !server.is_passing()
             && client.is_none_or(|client| !client.connection.has_unsent())
     }
 
@@ -459,6 +460,10 @@ impl Worker {
         }
         if server.is_closing() {
             return;
+        }
+        // It may be another process's by now.
+        if server.is_passing() {
+            return self.remove_upstream(slot);
         }
         server.connection.send_last(frontend::TERMINATE);
         // A permit comes back at once, not when the server has ended the connection.

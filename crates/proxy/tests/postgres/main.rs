@@ -17,6 +17,7 @@ mod console;
 mod differential;
 mod faults;
 mod goal;
+mod handover;
 mod hba;
 mod holders;
 mod journal;

@@ -6,7 +6,7 @@
 use tidegate_control::SplitMix64;
 use tidegate_wire::backend::tag;
 
-use crate::support::server::setup;
+use crate::support::server::{HandingOver, setup};
 use crate::support::wire::{SYNC, bind, execute, extended, parse, query, show};
 use crate::support::{Wire, server};
 
@@ -182,17 +182,20 @@ impl Pair {
 }
 
 #[expect(clippy::print_stdout, reason = "a failure is repeated from its seed")]
-fn play(seed: u64) {
-    println!("seed {seed}");
+fn play(seed: u64, are_handed_over: bool) {
+    println!("seed {seed}, handed over: {are_handed_over}");
     let server = server();
     let direct = ([127, 0, 0, 1], server.port()).into();
-    let proxy = setup(&server, "transaction").limit(u32::try_from(CLIENTS).unwrap()).start();
+    let limit = u32::try_from(CLIENTS).unwrap();
+    let mut proxy = setup(&server, "transaction").limit(limit).start();
+    let address = proxy.address;
+    let mut handing_over: Option<HandingOver> = None;
     let mut draws = Draws(SplitMix64::new(seed));
     let mut key = u32::try_from(seed).unwrap() * 10_000;
     let mut pair = || {
         key += 2;
         let parameters = [("application_name", "model"), ("options", "-c work_mem=9MB")];
-        let client = Wire::with(proxy.address, &parameters);
+        let client = Wire::with(address, &parameters);
         let twin = Wire::with(direct, &parameters);
         Pair { client, twin, keys: [key, key + 1], sent: Vec::new(), is_failed: false }
     };
@@ -203,14 +206,30 @@ fn play(seed: u64) {
             pairs[index] = pair();
         }
         pairs[index].run(&draws.batch());
+        // While some are inside transactions, which end in the old process.
+        if are_handed_over && draws.below(15) == 0 {
+            if handing_over.as_ref().is_some_and(HandingOver::has_ended) {
+                handing_over.take().map(HandingOver::end);
+            }
+            handing_over.get_or_insert_with(|| proxy.begin_hand_over());
+        }
     }
     drop(pairs);
+    handing_over.map(HandingOver::end);
     proxy.is_left_clean();
 }
 
 #[test]
 fn a_client_of_transaction_mode_sees_what_it_would_see_directly() {
     for seed in 1..=5 {
-        play(seed);
+        play(seed, false);
+    }
+}
+
+/// Whatever a client has set up, and whichever process its transactions run in.
+#[test]
+fn a_client_sees_the_same_when_processes_take_over_from_one_another() {
+    for seed in 11..=15 {
+        play(seed, true);
     }
 }

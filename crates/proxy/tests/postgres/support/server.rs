@@ -4,13 +4,16 @@ use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tidegate_proxy::config::ListenAddress;
 use tidegate_proxy::config_file::ConfigFile;
-use tidegate_proxy::{ReloadError, ReloadReport, Running, start};
+use tidegate_proxy::handover::{HandoverError, Inheritance, Leave, Left};
+use tidegate_proxy::{ReloadError, ReloadReport, Running, start, take_over};
 use tidegate_subject::client::BlockingClient;
 use tidegate_subject::postgres::{Authentication, Options, Postgres};
 
@@ -224,6 +227,25 @@ pub(crate) struct Proxy {
     _server: Option<Server>,
 }
 
+/// A hand-over that is under way.
+pub(crate) struct HandingOver {
+    ended: JoinHandle<Result<Left, HandoverError>>,
+    old: Running,
+}
+
+impl HandingOver {
+    /// Waits until the old proxy has nothing left, and ends it.
+    pub(crate) fn end(self) -> Left {
+        let left = self.ended.join().unwrap().unwrap();
+        self.old.shutdown(Duration::ZERO);
+        left
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_finished()
+    }
+}
+
 impl Deref for Proxy {
     type Target = SocketAddr;
 
@@ -264,6 +286,32 @@ impl Proxy {
     /// The URL of database `postgres` as user `postgres`; `password` begins with a colon.
     pub(crate) fn url(&self, password: &str) -> String {
         format!("postgres://postgres{password}@{}/postgres", self.address)
+    }
+
+    /// Lets another proxy in this process take over, with the configuration of its file as it is.
+    /// Returns how the old one ends.
+    pub(crate) fn begin_hand_over(&mut self) -> HandingOver {
+        let (near, far) = UnixStream::pair().unwrap();
+        let path = self.directory.path().join("tidegate.toml");
+        let successor = std::thread::spawn(move || {
+            let inheritance = Inheritance::receive(far.into()).unwrap();
+            let config = ConfigFile::read(&path).unwrap().into_config().unwrap();
+            take_over(config, inheritance).unwrap()
+        });
+        let leave = self.running.leave();
+        let ended = std::thread::spawn(move || leave.hand_over(near.into(), || (), || ()));
+        let old = std::mem::replace(&mut self.running, successor.join().unwrap());
+        HandingOver { ended, old }
+    }
+
+    /// The right to hand over.
+    pub(crate) fn leave(&self) -> Leave {
+        self.running.leave()
+    }
+
+    /// Lets another proxy in this process take over; everything is its own when this returns.
+    pub(crate) fn hand_over(&mut self) -> Left {
+        self.begin_hand_over().end()
     }
 
     pub(crate) fn shutdown(self, grace: Duration) {
