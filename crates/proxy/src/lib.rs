@@ -227,7 +227,7 @@ fn start_with(config: Config, mut inheritance: Option<Inheritance>) -> Result<Ru
     }
     running.start_event_loops(polls, counters, listeners)?;
     if let Some(inheritance) = inheritance {
-        inheritance.accept(in_force, later, health)?;
+        inheritance.accept(in_force.get(), later, health)?;
     }
     Ok(running)
 }

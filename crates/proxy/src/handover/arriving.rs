@@ -21,7 +21,7 @@ use crate::control_thread::ControlledServer;
 use crate::health::Health;
 use crate::mailbox::Message;
 use crate::net::{Listener, Stream};
-use crate::shared::{InForce, Shared};
+use crate::shared::Shared;
 
 /// What an event loop adopts.
 #[derive(Debug)]
@@ -123,14 +123,13 @@ impl Inheritance {
     /// Says that this process is ready, and adopts what comes, on a thread of its own.
     pub(crate) fn accept(
         self,
-        in_force: Arc<InForce>,
+        shared: Arc<Shared>,
         listeners: Vec<(usize, Listener)>,
         health: Arc<Health>,
     ) -> std::io::Result<()> {
         let channel = self.channel;
         channel.send(&Answer::Ready, &[])?;
         let thread = std::thread::Builder::new().name("tidegate-adopting".into());
-        let shared = in_force.get();
         let mut adopting = Adopting { shared, listeners, clients: 0, has_begun: false };
         thread.spawn(move || {
             health.supervise("the hand-over", || {
