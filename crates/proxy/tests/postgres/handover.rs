@@ -146,7 +146,7 @@ fn messages_that_have_half_arrived_are_completed_in_the_new_process() {
     // One that had said nothing is let in by another process than the one it connected to.
     let mut packet = Vec::new();
     let names: [(&[u8], &[u8]); 2] = [(b"user", b"postgres"), (b"database", b"postgres")];
-    encode_startup(&mut packet, names.into_iter());
+    encode_startup(&mut packet, names);
     silent.send(&packet);
     assert_eq!(silent.until_ready().last().unwrap().tag, tag::READY_FOR_QUERY);
     let batch = [extended("SELECT 8"), SYNC.to_vec()].concat();
@@ -260,9 +260,9 @@ fn a_new_process_that_fails_is_not_noticed() {
     let refuses = std::thread::spawn(move || {
         Inheritance::receive(far.into()).unwrap().refusal()("the file is wrong");
     });
-    let refused = proxy.leave().hand_over(near.into(), || (), || ()).unwrap_err();
+    let why = proxy.leave().hand_over(near.into(), || (), || ()).unwrap_err();
     refuses.join().unwrap();
-    assert!(refused.to_string().contains("the file is wrong"), "{refused}");
+    assert!(why.to_string().contains("the file is wrong"), "{why}");
     // It says what makes no sense.
     let (near, mut far) = UnixStream::pair().unwrap();
     let babbles = std::thread::spawn(move || {
