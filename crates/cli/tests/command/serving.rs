@@ -70,19 +70,15 @@ fn logging_can_be_turned_off() {
 }
 
 #[test]
-fn signals_without_a_meaning_are_logged_and_ignored() {
+fn a_signal_without_a_meaning_is_logged_and_ignored() {
     let mut proxy = Proxy::start(&["--upstream", "postgres://127.0.0.1:1"]);
     let address = proxy.address("listening on ");
-    for signal in [Signal::USR1] {
-        proxy.signal(signal);
-        TcpStream::connect(&address).unwrap();
-    }
+    proxy.signal(Signal::USR1);
+    TcpStream::connect(&address).unwrap();
     proxy.signal(Signal::TERM);
     let (status, log) = proxy.end();
     assert_eq!(status.code(), Some(0), "{log}");
-    for name in ["SIGUSR1"] {
-        assert_eq!(log.matches(&format!("{name} ignored")).count(), 1, "{log}");
-    }
+    assert_eq!(log.matches("SIGUSR1 ignored").count(), 1, "{log}");
 }
 
 /// Options still go before the file, a bad file changes nothing, and many signals do no harm.
