@@ -646,7 +646,7 @@ impl Gate {
         state.elsewhere = permits;
         let granted = state.grant_waiting(now);
         drop(state);
-        granted.wake();
+        wake(granted);
     }
 
     /// Notes that the database cannot be reached, or still cannot be, while `connected` permits

@@ -139,7 +139,6 @@ impl Definitions {
             search_path: search_path.map(Into::into),
             look: look::look(query_of(definition), &mut names),
             hint: Hint::of(query_of(definition)),
-            hint: Hint::of(query_of(definition)),
             custom_names: names.into(),
             is_accepted: AtomicBool::new(is_accepted),
         });
