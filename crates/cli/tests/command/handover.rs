@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -178,13 +180,15 @@ fn a_new_process_that_is_killed_takes_only_what_it_has_confirmed() {
         let mut draws = SplitMix64::new(seed);
         let mut chain = Chain::start(&server, "");
         direct.query("TRUNCATE done").unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
         let running: Vec<_> = (0..8)
             .map(|client| {
-                let mut connection = chain.client();
+                let (mut connection, is_over) = (chain.client(), Arc::clone(&is_over));
                 std::thread::spawn(move || {
                     let mut steps = 0;
                     let sql = |step| format!("INSERT INTO done VALUES ({client}, {step})");
-                    while steps < 3_000 && connection.query(&sql(steps)).is_ok() {
+                    while !is_over.load(Ordering::Relaxed) && connection.query(&sql(steps)).is_ok()
+                    {
                         steps += 1;
                     }
                     (client, steps)
@@ -195,6 +199,8 @@ fn a_new_process_that_is_killed_takes_only_what_it_has_confirmed() {
         let new = chain.ask();
         std::thread::sleep(Duration::from_micros(draws.next_bits() % 20_000));
         kill_process(new, Signal::KILL).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        is_over.store(true, Ordering::Relaxed);
         let ended: Vec<(i64, i64)> = running.into_iter().map(|it| it.join().unwrap()).collect();
         for (client, steps) in ended {
             let sql = format!(
