@@ -791,16 +791,19 @@ impl Pair {
                 self.heard(&woken);
             }
             Move::Observe => self.observe(),
-            Move::Configure(ref settings) => {
-                self.model.tell(now);
-                self.classes = settings.classes();
-                let changed = self.gate.set_classes(Arc::clone(&self.classes), now);
-                changed.expect("the same classes");
-                let woken = self.model.configure(settings, now);
-                self.heard(&woken);
-            }
+            Move::Configure(ref settings) => self.configure(settings),
         }
         self.peak();
+    }
+
+    fn configure(&mut self, settings: &Settings) {
+        let now = self.now;
+        self.model.tell(now);
+        self.classes = settings.classes();
+        let changed = self.gate.set_classes(Arc::clone(&self.classes), now);
+        changed.expect("the same classes");
+        let woken = self.model.configure(settings, now);
+        self.heard(&woken);
     }
 
     /// Applies `act` to the n-th request in a stage that is `wanted`, if there is one.
