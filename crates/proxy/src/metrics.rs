@@ -25,11 +25,14 @@ use crate::watch::ServerSamples;
 
 mod connections;
 mod curve;
+mod databases;
 mod reached;
 mod session_state;
 mod watched;
 
 pub(crate) use connections::CountedConnections;
+use databases::DatabaseRegistry;
+pub(crate) use databases::DatabaseTimes;
 use session_state::KindCounters;
 
 /// Upper bounds of the histograms' buckets, microseconds.
@@ -50,6 +53,8 @@ macro_rules! worker_counters {
         #[repr(align(128))]
         pub struct WorkerCounters {
             $(#[doc = $help] pub $field: AtomicU64,)*
+            /// What transactions took, by database.
+            pub(crate) databases: DatabaseRegistry,
             /// Turns of the loop: it stands still if they do.
             pub(crate) turns: AtomicU64,
             /// Logins refused, by reason, in the order of [`LoginFailure::ALL`].
@@ -340,6 +345,7 @@ impl MetricsSource {
         }
         self.login_failures(&mut page);
         session_state::write(&mut page, &self.workers);
+        databases::write(&mut page, &self.workers, &crate::status::class_names());
         process(&mut page);
         page.0
     }

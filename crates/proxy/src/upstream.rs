@@ -16,6 +16,7 @@ use crate::commands::DatabaseOrders;
 use crate::config::PoolMode;
 use crate::handshake::{Credentials, Handshake, UpstreamError};
 use crate::hosts::{Attempt, Connected, Peer};
+use crate::metrics::DatabaseTimes;
 use crate::net::{Connection, Stream};
 use crate::replication::Replication;
 use crate::session::ServerSession;
@@ -312,6 +313,8 @@ pub(crate) struct Pool {
     /// The orders of an administrator that are in force for the database.
     pub(crate) orders: DatabaseOrders,
     pub(crate) traffic: PoolTraffic,
+    /// Where its transactions are counted for `/metrics`.
+    pub(crate) times: Arc<DatabaseTimes>,
     /// The entry of the configuration, as it is or as it was last.
     pub(crate) entry: Arc<Entry>,
     /// The entry is configured no more, or connects in another way: no client comes any more, and
@@ -349,6 +352,7 @@ impl Pool {
         entry: Arc<Entry>,
         credentials: Credentials,
         bounds: PoolBounds,
+        times: Arc<DatabaseTimes>,
     ) -> Pool {
         Pool {
             mode: key.mode,
@@ -356,6 +360,7 @@ impl Pool {
             database_name,
             orders,
             traffic: PoolTraffic::new(Instant::now()),
+            times,
             server: Arc::clone(&entry.server),
             entry,
             is_retired: false,

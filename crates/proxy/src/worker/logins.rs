@@ -319,7 +319,9 @@ impl Worker {
         let credentials = self.credentials(&key, &entry);
         let name = entry.database.shown_name(&key.server_database).to_owned();
         let orders = self.shared.commands.of(&name);
-        self.upstreams.add_pool(Pool::new((key, name, orders), entry, credentials, bounds))
+        let times = self.counters.databases.of(&name);
+        let pool = Pool::new((key, name, orders), entry, credentials, bounds, times);
+        self.upstreams.add_pool(pool)
     }
 
     pub(super) fn authenticate(&mut self, slot: ClientSlot, input: &mut Input<'_>) -> Flow {

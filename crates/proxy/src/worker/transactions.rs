@@ -280,6 +280,8 @@ impl Worker {
         let pool = self.upstreams[upstream].pool;
         let total = &mut self.upstreams[pool].traffic.total;
         total.wait_us += traffic::micros(waited.unwrap_or_default());
+        let class = self.clients[slot].account().map_or(0, |account| account.class.index());
+        self.upstreams[pool].times.waited(class, waited.unwrap_or_default());
         self.clients[slot].run_on(upstream, self.now);
     }
 
@@ -423,8 +425,11 @@ impl Worker {
         let Some(since) = self.clients[slot].running().map(|running| running.since) else { return };
         let pool = self.upstreams[upstream].pool;
         let total = &mut self.upstreams[pool].traffic.total;
+        let duration = self.now.saturating_duration_since(since);
         total.transactions += 1;
-        total.transaction_us += traffic::micros(self.now.saturating_duration_since(since));
+        total.transaction_us += traffic::micros(duration);
+        let class = self.clients[slot].account().map_or(0, |account| account.class.index());
+        self.upstreams[pool].times.ended(class, duration);
     }
 
     /// Lets a client of transaction mode keep its connection for as long as it has a statement that

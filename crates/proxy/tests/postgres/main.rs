@@ -23,6 +23,7 @@ mod holders;
 mod journal;
 mod load;
 mod logins;
+mod monitoring;
 mod observe;
 mod outages;
 mod peers;
