@@ -3,8 +3,8 @@
 
 A private PostgreSQL with pgbench's tables at scale 1, where more transactions at once mean more
 waiting for the same rows, a proxy with default settings, and 200 clients of pgbench, of which a few
-are of the class `high`. After a minute and a half the page is photographed in headless Chromium, and
-the screen of `top` is written as SVG.
+are of the class `high`. After a minute and a half the page is photographed in headless Chromium,
+and the screen of `top` is written as SVG.
 
     bench/page_pictures.py --tidegate target/release/tidegate
 """

@@ -40,7 +40,7 @@ fn every_metric_that_dashboard_and_alert_rules_name_exists() {
         assert!(wanted.len() > 3, "{file}: {wanted:?}");
         let missing = || wanted.difference(&samples(&proxy)).cloned().collect::<Vec<_>>();
         // The goal is judged and the curve made after some seconds.
-        eventually(&format!("all that {file} names"), || missing().is_empty());
+        eventually(&format!("all that {file} names"), || missing().is_empty().then_some(()));
     }
     let dashboard = std::fs::read_to_string(format!("{directory}/grafana.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
@@ -63,9 +63,10 @@ fn the_document_lists_who_holds_a_permit_and_who_waits() {
         let body = answer.split_once("\r\n\r\n").unwrap().1;
         serde_json::from_str::<Value>(body).unwrap()["servers"][0].clone()
     };
-    eventually("one holds", || status()["holders_total"] == 1);
+    let has = |key: &str, count: u64| (status()[key] == count).then_some(());
+    eventually("one holds", || has("holders_total", 1));
     waiter.send(&query("SELECT 1"));
-    eventually("one waits", || status()["waiters_total"] == 1);
+    eventually("one waits", || has("waiters_total", 1));
     let listed = status();
     assert_eq!(listed["holders"][0]["state"], "running");
     assert_eq!(listed["holders"][0]["user"], "postgres");
