@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use tidegate_control::{BelievedBest, GoalStatus, Proposal, Reason, WhatIfCurve};
 use tidegate_gate::journal::BelievedGain;
-use tidegate_gate::{ClassName, ClassTotals, DurationTotals, Gate, RefusalReason, Snapshot};
+use tidegate_gate::{
+    ClassName, ClassTotals, Classes, DurationTotals, Gate, RefusalReason, Snapshot,
+};
 
 use crate::accounts::Accounts;
 use crate::control_thread::ControlledServer;
@@ -345,7 +347,7 @@ impl MetricsSource {
         }
         self.login_failures(&mut page);
         session_state::write(&mut page, &self.workers);
-        databases::write(&mut page, &self.workers, &crate::status::class_names());
+        databases::write(&mut page, &self.workers, &class_names(servers));
         process(&mut page);
         page.0
     }
@@ -646,6 +648,13 @@ fn for_each_class(servers: &[SeenGate], mut write: impl FnMut(&str, &str, &Class
             write(server, class.as_str(), totals);
         }
     }
+}
+
+/// Returns the names of the classes, which all servers share.
+fn class_names(servers: &[ServerMetrics]) -> Vec<String> {
+    let classes = servers.first().map(|server| server.gate.classes());
+    let names = |classes: &Classes| classes.iter().map(|(_, it)| it.name.to_string()).collect();
+    classes.map_or_else(Vec::new, |classes| names(&classes))
 }
 
 fn process(page: &mut Page) {

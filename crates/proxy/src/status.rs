@@ -14,7 +14,7 @@ mod track;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use compose::{BusyReport, Composer, LISTED_MAX, add_tracked, class_names};
+pub(crate) use compose::{BusyReport, Composer, LISTED_MAX, add_tracked};
 pub(crate) use track::{Cursor, Track};
 
 /// The version of the document: it grows when a field changes its meaning or goes, not when one

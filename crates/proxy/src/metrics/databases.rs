@@ -19,7 +19,7 @@ const DATABASES_MAX: usize = 64;
 const OTHER: &str = "other";
 
 /// Classes that count by themselves; those after them count as the last.
-const CLASSES_MAX: usize = 32;
+const CLASSES_MAX: usize = 64;
 
 /// A histogram of durations.
 #[derive(Debug, Default)]
@@ -75,8 +75,14 @@ struct ClassTimes {
 }
 
 /// What the transactions of a database took.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct DatabaseTimes([OnceLock<Box<ClassTimes>>; CLASSES_MAX]);
+
+impl Default for DatabaseTimes {
+    fn default() -> DatabaseTimes {
+        DatabaseTimes(std::array::from_fn(|_| OnceLock::new()))
+    }
+}
 
 impl DatabaseTimes {
     fn class(&self, index: usize) -> &ClassTimes {

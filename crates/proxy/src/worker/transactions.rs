@@ -15,7 +15,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use tidegate_gate::{Admission, Claim, Outcome, Permit, Refusal, RefusalReason, Request, Snapshot};
+use tidegate_gate::{
+    Admission, Claim, ClassId, Outcome, Permit, Refusal, RefusalReason, Request, Snapshot,
+};
 use tidegate_wire::backend::TransactionStatus;
 use tidegate_wire::error_response::{self, Severity, SqlState};
 use tidegate_wire::frontend;
@@ -280,7 +282,7 @@ impl Worker {
         let pool = self.upstreams[upstream].pool;
         let total = &mut self.upstreams[pool].traffic.total;
         total.wait_us += traffic::micros(waited.unwrap_or_default());
-        let class = self.clients[slot].account().map_or(0, |account| account.class.index());
+        let class = self.clients[slot].class().map_or(0, ClassId::index);
         self.upstreams[pool].times.waited(class, waited.unwrap_or_default());
         self.clients[slot].run_on(upstream, self.now);
     }
@@ -428,7 +430,7 @@ impl Worker {
         let duration = self.now.saturating_duration_since(since);
         total.transactions += 1;
         total.transaction_us += traffic::micros(duration);
-        let class = self.clients[slot].account().map_or(0, |account| account.class.index());
+        let class = self.clients[slot].class().map_or(0, ClassId::index);
         self.upstreams[pool].times.ended(class, duration);
     }
 

@@ -51,7 +51,9 @@ fn every_metric_that_dashboard_and_alert_rules_name_exists() {
 
 #[test]
 fn the_document_lists_who_holds_a_permit_and_who_waits() {
-    let proxy = shared("transaction").database_line("control = \"fixed:1\"").start();
+    // Where there is no higher limit, a permit that is held for long is not discounted.
+    let lines = "control = \"fixed:1\"\nmax_mpl = 1";
+    let proxy = shared("transaction").database_line(lines).start();
     let hostile = "\"><script>alert(1)</script>\u{1}";
     let parameters =
         [("user", "postgres"), ("database", "postgres"), ("application_name", hostile)];
