@@ -4,7 +4,7 @@
 //! asks. Clients name databases, so their number is bounded: the first [`DATABASES_MAX`] of an
 //! event loop count by themselves, all others as [`OTHER`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -124,11 +124,11 @@ type ByDatabase = BTreeMap<(String, usize), [Summed; 2]>;
 
 fn summed(workers: &[Arc<WorkerCounters>]) -> ByDatabase {
     let mut sums = ByDatabase::new();
-    let mut names = BTreeMap::new();
+    let mut names = BTreeSet::new();
     for (name, times) in workers.iter().flat_map(|worker| worker.databases.all()) {
-        let is_room = names.len() < DATABASES_MAX || names.contains_key(&name);
+        let is_room = names.len() < DATABASES_MAX || names.contains(&name);
         let name = if is_room { name } else { OTHER.to_owned() };
-        names.insert(name.clone(), ());
+        names.insert(name.clone());
         for (class, times) in times.0.iter().enumerate() {
             let Some(ClassTimes { wait, transaction }) = times.get().map(|it| &**it) else {
                 continue;
