@@ -476,10 +476,13 @@ impl XmlStore {
         self.begin_with(TxnOptions::default())
     }
 
-    /// Begins a transaction with other options, that locks as [`XmlStore::locking`] says.
+    /// Begins a transaction with other options, that locks as [`XmlStore::locking`] says when it
+    /// begins. If that cannot be mixed with what is under way, it waits, but not longer than the
+    /// longest transaction runs that was under way when it came.
     #[must_use]
     pub fn begin_with(&self, options: TxnOptions) -> XmlTransaction<'_> {
-        self.begin_locking(self.locking(), options)
+        let (locking, used) = self.locks.enter_as_set(&self.engine, || self.locking());
+        self.begin_in(used, locking, options)
     }
 
     /// Begins a transaction that locks documents in a way of its own. It waits until transactions
@@ -531,8 +534,17 @@ impl XmlStore {
     /// ```
     #[must_use]
     pub fn begin_locking(&self, locking: Locking, options: TxnOptions) -> XmlTransaction<'_> {
-        let isolation = isolation_of(&locking.protocol, options.isolation);
         let used = self.locks.enter(&self.engine, &locking.protocol);
+        self.begin_in(used, locking, options)
+    }
+
+    fn begin_in<'s>(
+        &'s self,
+        used: SpaceUse<'s>,
+        locking: Locking,
+        options: TxnOptions,
+    ) -> XmlTransaction<'s> {
+        let isolation = isolation_of(&locking.protocol, options.isolation);
         XmlTransaction {
             store: self,
             inner: RefCell::new(self.engine.begin(options.isolation(isolation))),

@@ -395,3 +395,65 @@ fn none_that_waits_to_begin_is_overtaken() {
     let report = Machine::new(Hardware::with_processors(2), 1).run(program);
     assert_eq!(report.unwrap().value, [Protocol::Own, Protocol::Tadom]);
 }
+
+/// How long transactions that lock as the store says waited to begin, and how long they ran, at
+/// most. Each setting is exchanged for each other one, far faster than transactions end. In virtual
+/// time, where nothing but sleeps takes time.
+fn exchange_in_all_directions(seed: u64) -> (Duration, Duration) {
+    use tidegate_random::SplitMix64;
+    use tidegate_runtime::{Hardware, Machine, clock, thread};
+
+    let program = move || {
+        let options = options(Some(PATIENT));
+        let store = Arc::new(store_of("<site/>", &[], InnerNodes::Stored, &options).0);
+        let is_over = Arc::new(AtomicUsize::new(0));
+        let client = |number: u64| {
+            let (store, is_over) = (Arc::clone(&store), Arc::clone(&is_over));
+            let run = move || {
+                let mut random = SplitMix64::new(seed * 100 + number);
+                let (mut waited, mut ran) = (Duration::ZERO, Duration::ZERO);
+                while is_over.load(Ordering::SeqCst) == 0 {
+                    let came = clock::now();
+                    let transaction = store.begin();
+                    let began = clock::now();
+                    thread::sleep(Duration::from_micros(1 + u64::from(random.next_below(9_000))));
+                    drop(transaction);
+                    waited = waited.max(began - came);
+                    ran = ran.max(clock::now() - began);
+                    thread::sleep(Duration::from_micros(u64::from(random.next_below(500))));
+                }
+                (waited, ran)
+            };
+            thread::spawn("client", run).unwrap()
+        };
+        let clients: Vec<_> = (0..8).map(client).collect();
+        // Two that are mixed with each other, and two that are mixed with none.
+        let settings = [Protocol::Mgl, Protocol::Tadom, Protocol::Own, Protocol::Own]
+            .map(|protocol| protocol.unbounded().locking());
+        let mut random = SplitMix64::new(seed);
+        let mut directions = 0_usize;
+        while directions < 100 {
+            let (from, to) = (random.next_below(4) as usize, random.next_below(4) as usize);
+            for setting in [&settings[from], &settings[to]] {
+                store.set_locking(setting.clone());
+                thread::sleep(Duration::from_micros(u64::from(random.next_below(4_000))));
+            }
+            directions += usize::from(from != to);
+        }
+        is_over.store(1, Ordering::SeqCst);
+        let ended = clients.into_iter().map(|client| client.join().unwrap());
+        ended.fold((Duration::ZERO, Duration::ZERO), |(waited, ran), (other_waited, other_ran)| {
+            (waited.max(other_waited), ran.max(other_ran))
+        })
+    };
+    Machine::new(Hardware::with_processors(2), seed).run(program).unwrap().value
+}
+
+#[test]
+fn none_waits_to_begin_for_longer_than_the_longest_runs() {
+    for seed in 1..=20 {
+        let (waited, ran) = exchange_in_all_directions(seed);
+        println!("seed {seed}: waited {waited:?} at most, ran {ran:?} at most");
+        assert!(!waited.is_zero() && waited <= ran, "seed {seed}: {waited:?}, {ran:?}");
+    }
+}

@@ -4,19 +4,32 @@
 //! # Exchange
 //! A space has one [`TreeModes`]. Transactions of protocols of these modes begin at once, whatever
 //! the others are. One of other modes waits until those that are under way have ended, and holds up
-//! those that come meanwhile, so that it does not wait for ever; then the space is replaced. Nobody
-//! waits longer for that than the longest transaction under way runs. A thread that begins a
-//! transaction while it has another one open waits for itself then.
+//! those that come meanwhile, so that it does not wait for ever; then the space is replaced.
+//!
+//! A transaction that locks as the store says takes the way that the store has when it begins, not
+//! when it came: all that wait when the space is replaced begin at that moment, in the new modes.
+//! So none of them waits longer than the longest transaction runs that was under way when it came,
+//! however often the way is exchanged meanwhile. One with a way of its own, whose modes are not the
+//! new ones, waits for the next exchange. A thread that begins a transaction while it has another
+//! one open waits for itself then.
+//!
+//! For example, T1 runs by taDOM3+, and O is a protocol with modes of its own:
+//!
+//! ```text
+//! the store is set to O    T2 comes and waits for T1; T3 comes and waits, too
+//! set to taDOM3+ again     T1 ends: T2 and T3 begin, by taDOM3+; nothing was exchanged
+//! set to O    T4 comes and waits for T2 and T3     they end: the space is replaced, T4 begins by O
+//! ```
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use tidegate_engine::lock::{EscalationPolicy, Mode};
-use tidegate_engine::{LabelHierarchy, LockSpace, Store, TxnError};
-use tidegate_runtime::sync::{Condvar, Mutex};
+use tidegate_engine::{LabelHierarchy, LockSpace, Store};
+use tidegate_runtime::sync::{Condvar, Mutex, MutexGuard};
 
 use super::protocol::{LockProtocol, TreeModes};
-use super::settings::LockEscalation;
+use super::settings::{LockEscalation, Locking};
 use crate::label::{Label, Level};
 use crate::store::XmlStoreError;
 
@@ -104,8 +117,14 @@ struct Current {
     modes: Arc<TreeModes>,
     /// Transactions under way.
     users: usize,
-    /// Those that wait for the others to end.
-    exchanging: usize,
+    /// Whether one waits for the others to end.
+    is_exchanging: bool,
+    /// Transactions that wait for that one, and lock as the store says.
+    waiting: usize,
+    /// How often all that waited have begun.
+    admissions: u64,
+    /// The way to lock by which they began last.
+    admitted: Locking,
 }
 
 /// A transaction's part in the space, until it is dropped.
@@ -129,26 +148,76 @@ impl NodeLocks {
         let modes = Arc::clone(LockProtocol::tadom().modes());
         let hierarchy = Arc::new(NodeHierarchy(Arc::clone(&modes)));
         let space = engine.create_lock_space("xml nodes", modes.table.clone(), hierarchy)?;
-        let current = Mutex::new(Current { space, modes, users: 0, exchanging: 0 });
-        Ok(NodeLocks { current, ended: Condvar::new() })
+        let current = Current {
+            space,
+            modes,
+            users: 0,
+            is_exchanging: false,
+            waiting: 0,
+            admissions: 0,
+            admitted: Locking::default(),
+        };
+        Ok(NodeLocks { current: Mutex::new(current), ended: Condvar::new() })
+    }
+
+    /// Enters the space for a transaction that locks as the store says, which `as_set` returns.
+    /// Returns how it locks.
+    pub(in crate::store) fn enter_as_set(
+        &self,
+        engine: &Store,
+        as_set: impl Fn() -> Locking,
+    ) -> (Locking, SpaceUse<'_>) {
+        let mut current = self.current.lock();
+        if current.is_exchanging {
+            let before = current.admissions;
+            current.waiting += 1;
+            while current.is_exchanging && current.admissions == before {
+                self.ended.wait(&mut current);
+            }
+            if current.admissions > before {
+                // It has begun, and is counted.
+                return (current.admitted.clone(), self.used(&current));
+            }
+            current.waiting -= 1;
+        }
+        let mut locking = as_set();
+        if !current.goes_with(&locking.protocol) {
+            current = self.wait_for_all(current);
+            locking = as_set();
+            current.exchange(engine, &locking.protocol);
+            current.admit_all(&locking);
+            self.ended.notify_all();
+        }
+        current.users += 1;
+        (locking, self.used(&current))
     }
 
     /// Enters the space for a transaction of a protocol, when those of other modes have ended.
     pub(in crate::store) fn enter(&self, engine: &Store, protocol: &LockProtocol) -> SpaceUse<'_> {
         let mut current = self.current.lock();
-        while current.exchanging > 0 {
+        while current.is_exchanging {
             self.ended.wait(&mut current);
         }
-        if !Arc::ptr_eq(&current.modes, protocol.modes()) {
-            current.exchanging += 1;
-            while current.users > 0 {
-                self.ended.wait(&mut current);
-            }
-            current.exchanging -= 1;
-            current.exchange(engine, protocol.modes()).expect("no transaction uses the space");
+        if !current.goes_with(protocol) {
+            current = self.wait_for_all(current);
+            current.exchange(engine, protocol);
             self.ended.notify_all();
         }
         current.users += 1;
+        self.used(&current)
+    }
+
+    /// Holds up those that come, until no transaction is under way.
+    fn wait_for_all<'s>(&'s self, mut current: MutexGuard<'s, Current>) -> MutexGuard<'s, Current> {
+        current.is_exchanging = true;
+        while current.users > 0 {
+            self.ended.wait(&mut current);
+        }
+        current.is_exchanging = false;
+        current
+    }
+
+    fn used(&self, current: &Current) -> SpaceUse<'_> {
         SpaceUse { locks: self, space: current.space.clone() }
     }
 
@@ -159,11 +228,28 @@ impl NodeLocks {
 }
 
 impl Current {
-    fn exchange(&mut self, engine: &Store, modes: &Arc<TreeModes>) -> Result<(), TxnError> {
-        let hierarchy = Arc::new(NodeHierarchy(Arc::clone(modes)));
-        self.space = engine.replace_lock_space(&self.space, modes.table.clone(), hierarchy)?;
-        self.modes = Arc::clone(modes);
-        Ok(())
+    fn goes_with(&self, protocol: &LockProtocol) -> bool {
+        Arc::ptr_eq(&self.modes, protocol.modes())
+    }
+
+    /// Replaces the space by one of a protocol's modes, if it has others.
+    fn exchange(&mut self, engine: &Store, protocol: &LockProtocol) {
+        if self.goes_with(protocol) {
+            return;
+        }
+        debug_assert_eq!(self.users, 0, "no transaction uses the space");
+        let modes = Arc::clone(protocol.modes());
+        let hierarchy = Arc::new(NodeHierarchy(Arc::clone(&modes)));
+        let replaced = engine.replace_lock_space(&self.space, modes.table.clone(), hierarchy);
+        self.space = replaced.expect("no transaction uses the space");
+        self.modes = modes;
+    }
+
+    /// All that wait and lock as the store says begin by this way.
+    fn admit_all(&mut self, locking: &Locking) {
+        self.users += std::mem::take(&mut self.waiting);
+        self.admissions += 1;
+        self.admitted = locking.clone();
     }
 }
 
