@@ -98,7 +98,7 @@ pub use self::leaves::InnerNodes;
 pub use self::load::{LoadOptions, LoadPhase, Progress};
 pub use self::locks::{
     Claim, ConflictCounts, ConflictPlace, EscalationReading, LockEscalation, LockFigures,
-    LockProtocol, Locking, LockingError, LockingListener, ProtocolError, ask_locking,
+    LockProtocol, Locking, LockingError, LockingListener, ProtocolError, RetryClaims, ask_locking,
 };
 pub use self::navigate::{Children, Descendants};
 pub use self::record::MalformedRecord;
@@ -752,7 +752,8 @@ impl XmlTransaction<'_> {
         let stored =
             stored.ok_or(XmlStoreError::Unsound("a document of the catalog is missing"))?;
         lock_opened(&mut inner, &stored, &self.locks.locking.protocol, access)?;
-        Ok(Document {
+        drop(inner);
+        let document = Document {
             store: self.store,
             transaction: &self.inner,
             stored,
@@ -765,7 +766,9 @@ impl XmlTransaction<'_> {
             relabelled: RefCell::default(),
             recent: Recent::new(&self.changes),
             view: RefCell::default(),
-        })
+        };
+        document.lock_claims()?;
+        Ok(document)
     }
 
     /// Returns a place to roll back to.

@@ -9,7 +9,9 @@ use clap::Args;
 use tidegate_subject::embedded_xml::AuctionSite;
 use tidegate_workload::workload::{Client, Workload};
 use tidegate_workload::xmark::{AuctionTransaction, ChildAccess, Skew, Xmark};
-use tidegate_xml::store::{LockFigures, Locking, LockingListener, XmlStore, XmlStoreError};
+use tidegate_xml::store::{
+    LockFigures, Locking, LockingListener, RetryClaims, XmlStore, XmlStoreError,
+};
 
 use super::output::Lines;
 use super::{StoreArgument, XmlFailure, failure, open};
@@ -176,20 +178,23 @@ fn work(
     done: &Done,
     is_over: &AtomicBool,
 ) -> Result<(), XmlStoreError> {
-    let attempt = |transaction: &AuctionTransaction| -> Result<LockFigures, XmlStoreError> {
-        let within = store.begin();
-        site.run(transaction, &within)?;
+    let attempt = |transaction: &AuctionTransaction, claims: &mut RetryClaims| {
+        let mut within = store.begin();
+        within.claim_first(std::mem::take(claims));
+        let run =
+            site.run(transaction, &within).inspect_err(|_| *claims = within.retry_claims())?;
         let figures = within.lock_figures();
         within.commit()?;
-        Ok(figures)
+        Ok::<_, XmlStoreError>((run, figures))
     };
     while !is_over.load(Ordering::Relaxed) {
         let next = client.next();
         let Some(transaction) = next.auction() else { continue };
+        let mut claims = RetryClaims::default();
         loop {
-            match attempt(transaction) {
-                Ok(figures) => {
-                    site.committed(transaction);
+            match attempt(transaction, &mut claims) {
+                Ok((run, figures)) => {
+                    site.committed(transaction, &run);
                     done.count(&figures);
                     break;
                 }

@@ -165,19 +165,22 @@ impl Runner {
         auction: &AuctionTransaction,
         notes: &mut RunNotes,
     ) -> Result<Ending, RunError> {
-        let transaction = self.store.begin_with(attempt.options());
+        let mut transaction = self.store.begin_with(attempt.options());
+        transaction.claim_first(std::mem::take(&mut notes.claims));
         attempt.began(&transaction.engine());
-        let ending = self.site.run(auction, &transaction);
+        let run = self.site.run(auction, &transaction);
         let mut locking = locked(&transaction);
-        let ended = ending.and_then(|ending| {
+        let claims = transaction.retry_claims();
+        let ended = run.and_then(|run| {
             let locks = transaction.engine().lock_count();
             transaction.commit()?;
             attempt.committed(locks);
-            self.site.committed(auction);
-            Ok(ending)
+            self.site.committed(auction, &run);
+            Ok(Ending::Commit)
         });
         if let Err(XmlStoreError::Engine(TxnError::Conflict(error))) = &ended {
             locking.give_way(*error);
+            notes.claims = claims;
         }
         notes.locking = Some(locking);
         ended.map_err(failure)

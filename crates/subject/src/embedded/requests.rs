@@ -27,6 +27,7 @@ use tidegate_runtime::clock;
 use tidegate_runtime::sync::Mutex;
 use tidegate_workload::workload::Transaction;
 use tidegate_workload::{Ending, Failure};
+use tidegate_xml::store::RetryClaims;
 
 use super::sql::{self, Catalog, RunError};
 use crate::phases::PhaseClock;
@@ -109,6 +110,8 @@ pub(super) struct RunNotes {
     pub(super) clock: PhaseClock,
     /// What it locked.
     pub(super) locking: Option<NodeLocking>,
+    /// What earlier runs were ended over, and this one, if it was.
+    pub(super) claims: RetryClaims,
 }
 
 /// Why a request has not done what it was for.
@@ -142,6 +145,8 @@ pub(super) struct Request {
     clock: Option<PhaseClock>,
     /// What all its runs have locked.
     locking: Option<NodeLocking>,
+    /// What they were ended over.
+    claims: RetryClaims,
     /// Why it failed, when that is not the engine's doing.
     failure: Option<Failure>,
 }
@@ -157,8 +162,14 @@ impl Request {
 impl Requests {
     /// Leaves a transaction in the list; its number there.
     pub(super) fn add(&self, transaction: Arc<dyn Transaction>) -> usize {
-        let request =
-            Request { transaction, is_again: false, clock: None, locking: None, failure: None };
+        let request = Request {
+            transaction,
+            is_again: false,
+            clock: None,
+            locking: None,
+            claims: RetryClaims::default(),
+            failure: None,
+        };
         self.0.waiting.lock().insert(request)
     }
 
@@ -172,18 +183,20 @@ impl Requests {
         self.0.given_up.store(given_up, Ordering::Relaxed);
     }
 
-    /// The transaction of a number, which is to run, once more if it did before.
-    fn begin(&self, number: usize) -> Option<Arc<dyn Transaction>> {
+    /// The transaction of a number, which is to run, once more if it did before, and what its
+    /// earlier runs were ended over.
+    fn begin(&self, number: usize) -> Option<(Arc<dyn Transaction>, RetryClaims)> {
         let mut requests = self.0.waiting.lock();
         let request = requests.get_mut(number)?;
         request.is_again = request.clock.is_some();
-        Some(Arc::clone(&request.transaction))
+        Some((Arc::clone(&request.transaction), std::mem::take(&mut request.claims)))
     }
 
     /// It has run so, and failed where a failure is given.
     fn ran(&self, number: usize, notes: RunNotes, failure: Option<Failure>) {
         let request = &mut self.0.waiting.lock()[number];
         (request.clock, request.failure) = (Some(notes.clock), failure);
+        request.claims = notes.claims;
         if let Some(locking) = notes.locking {
             *request.locking.get_or_insert_default() += locking;
         }
@@ -200,13 +213,13 @@ impl Requests {
             return Err(refusal(why, io::ErrorKind::Interrupted.into()));
         }
         let number = arguments.try_into().map(usize::from_le_bytes);
-        let Some((number, transaction)) =
+        let Some((number, (transaction, claims))) =
             number.ok().and_then(|number| Some((number, self.begin(number)?)))
         else {
             let why = "find a transaction by its number";
             return Err(refusal(why, io::ErrorKind::InvalidInput.into()));
         };
-        let mut notes = RunNotes { clock: PhaseClock::new(clock::now()), locking: None };
+        let mut notes = RunNotes { clock: PhaseClock::new(clock::now()), locking: None, claims };
         let (answer, failure) = match run(transaction, &mut notes) {
             Ok(Ending::Commit) => (Ok(Vec::new()), None),
             Ok(Ending::Rollback) => (Ok(ROLLED_BACK.to_vec()), None),
@@ -267,7 +280,8 @@ mod tests {
             let number = requests.add(client.next());
             for _ in 0..runs {
                 assert!(requests.begin(number).is_some());
-                let notes = RunNotes { clock: PhaseClock::new(clock::now()), locking: None };
+                let clock = PhaseClock::new(clock::now());
+                let notes = RunNotes { clock, locking: None, claims: RetryClaims::default() };
                 requests.ran(number, notes, None);
             }
             let done = outcome(Ok(Vec::new()), requests.remove(number)).unwrap();

@@ -37,6 +37,9 @@
 //! [`LockEscalation::threshold`] on it tries to lock the node in the mode that covers all of them,
 //! without waiting, and gives the locks below back. Edges beside the node are kept.
 //!
+//! **Deadlocks.** What a transaction was ended over is locked first when it is run again, if its
+//! caller hands that on ([`RetryClaims`]).
+//!
 //! **Isolation.** Writers lock to the end at every level. [`TransactionLocks::hold`] says how long
 //! readers do.
 //!
@@ -74,16 +77,17 @@ mod claims;
 mod figures;
 mod protocol;
 mod remote;
+mod retry;
 mod settings;
 mod space;
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use tidegate_engine::lock::multi_granularity::{IS, IX, S, X};
-use tidegate_engine::lock::{Mode, Wait};
-use tidegate_engine::{Isolation, LockSpace, Transaction};
+use tidegate_engine::lock::{LockError, Mode, Wait};
+use tidegate_engine::{Isolation, LockSpace, Transaction, TxnError};
 use tidegate_runtime::clock;
 
 pub use self::claims::Claim;
@@ -92,6 +96,7 @@ pub use self::figures::{ConflictCounts, ConflictPlace, LockFigures};
 use self::protocol::{Action, Locked};
 pub use self::protocol::{LockProtocol, ProtocolError};
 pub use self::remote::{LockingListener, ask_locking};
+pub use self::retry::RetryClaims;
 pub use self::settings::{EscalationReading, LockEscalation, Locking, LockingError};
 use self::space::{CLASSES, FIRST, HEAD, LAST, NAMED, NEXT, NODE, PREVIOUS, write_name};
 pub(super) use self::space::{NodeLocks, SpaceUse};
@@ -242,12 +247,15 @@ pub(super) struct TransactionLocks {
     isolation: Isolation,
     /// Time spent in requests, if that is measured.
     pub(super) request_time: Cell<Duration>,
+    /// What is locked first, and what this run was ended over.
+    claims: RefCell<RetryClaims>,
 }
 
 impl TransactionLocks {
     pub(super) fn new(locking: Locking, used: &SpaceUse<'_>, isolation: Isolation) -> Self {
         let space = used.space.clone();
-        TransactionLocks { locking, space, isolation, request_time: Cell::default() }
+        let (request_time, claims) = (Cell::default(), RefCell::default());
+        TransactionLocks { locking, space, isolation, request_time, claims }
     }
 
     /// Returns how long a lock is held.
@@ -449,7 +457,7 @@ impl Document<'_> {
             }
             None => (mode, target),
         };
-        self.lock_target(target, mode, hold)?;
+        self.lock_target(target, mode, hold, !action.is_read())?;
         if let (Target::Node(label), Hold::Transaction) = (target, hold) {
             self.locked_subtrees.borrow_mut().note(protocol, label, action, mode);
         }
@@ -457,7 +465,13 @@ impl Document<'_> {
     }
 
     /// Locks a node or an edge, behind the ancestors.
-    fn lock_target(&self, target: Target<'_>, mode: Mode, hold: Hold) -> Result<(), XmlStoreError> {
+    fn lock_target(
+        &self,
+        target: Target<'_>,
+        mode: Mode,
+        hold: Hold,
+        is_write: bool,
+    ) -> Result<(), XmlStoreError> {
         let mut names = self.names.borrow_mut();
         let Names { own: name, above, ends } = &mut *names;
         let document = self.stored.paths.document();
@@ -468,19 +482,36 @@ impl Document<'_> {
             ends.push(HEAD);
             ends.extend(parent.ends().map(|end| HEAD + end));
         }
+        if hold == Hold::Operation {
+            let mut transaction = self.transaction.borrow_mut();
+            let before = transaction.locks_in(&self.locks.space)?.held(name);
+            self.short_locks.borrow_mut().push((name.clone(), before));
+        }
+        drop(names);
+        self.lock_named(mode, is_write, hold)
+    }
+
+    /// Locks what has the names that were written last.
+    fn lock_named(&self, mode: Mode, is_write: bool, hold: Hold) -> Result<(), XmlStoreError> {
+        let names = self.names.borrow();
+        let Names { own: name, above, ends } = &*names;
         let began = self.locks.locking.is_timed.then(clock::now);
         let mut transaction = self.transaction.borrow_mut();
         let mut locks = transaction.locks_in(&self.locks.space)?;
         locks.set_policy(LockEscalation::to_policy(self.locks.locking.escalation));
-        if hold == Hold::Operation {
-            self.short_locks.borrow_mut().push((name.clone(), locks.held(name)));
-        }
         let locked = locks.lock_path(above, ends, name, mode, Wait::AsSet);
         if let Some(began) = began {
             let time = &self.locks.request_time;
             time.set(time.get() + (clock::now() - began));
         }
-        let is_edge = matches!(target, Target::Edge(_));
+        let is_edge = ![NODE, CLASSES].contains(&name[0]);
+        if hold == Hold::Transaction
+            && let Err(TxnError::Conflict(LockError::Deadlock)) = &locked
+        {
+            let mut claims = self.locks.claims.borrow_mut();
+            let modes = self.protocol().modes();
+            claims.add(modes, &names, (mode, is_write), |name| locks.held(name));
+        }
         Ok(locked.inspect_err(|error| self.store.conflicts.count(is_edge, error))?)
     }
 

@@ -10,7 +10,7 @@ use tidegate_xml::label::Label;
 use tidegate_xml::name::QName;
 use tidegate_xml::store::{
     Claim, ConflictCounts, ConflictPlace, Document, EscalationReading, InnerNodes, LockEscalation,
-    NewNode, Place, XmlStore, XmlStoreError, XmlTransaction,
+    NewNode, Place, RetryClaims, XmlStore, XmlStoreError, XmlTransaction,
 };
 use tidegate_xml::tree::Tree;
 
@@ -120,6 +120,78 @@ fn two_appenders_are_a_deadlock_unless_they_claim_the_end() {
         assert!(append_twice(setting, false) > 0, "{setting}");
         assert_eq!(append_twice(setting, true), 0, "{setting}");
         assert_eq!(append_twice(setting.to_depth(1), true), 0, "{setting} to 1");
+    }
+}
+
+/// Clients that each look for the last child and append one, many times. A run that is ended by a
+/// deadlock is followed by one that claims what it was ended over. Returns how often one
+/// transaction was ended at most, and how many deadlocks there were.
+fn append_often(settings: &[Setting], seed: u64) -> (usize, u64) {
+    use tidegate_runtime::{Hardware, Machine, clock, thread};
+
+    let settings = settings.to_vec();
+    let program = move || {
+        let text = "<site><list><a/></list></site>";
+        let (store, model) = store_of(text, &[], InnerNodes::Stored, &options(Some(PATIENT)));
+        let (store, list) = (Arc::new(store), named(&model)["list"].clone());
+        let append =
+            |store: &XmlStore, list: &Label, setting: Setting, claims: &mut RetryClaims| {
+                let mut transaction = setting.begin(store);
+                transaction.claim_first(std::mem::take(claims));
+                let append = || -> Result<(), XmlStoreError> {
+                    let document = transaction.document_to_update("d")?;
+                    document.last_child(list)?;
+                    // All others come to read the end meanwhile.
+                    thread::sleep(Duration::from_micros(100));
+                    let place = Place::Last(list.clone());
+                    document.insert(&place, NewNode::Element(&QName::local("new"))).map(drop)
+                };
+                let done = append().inspect_err(|_| *claims = transaction.retry_claims());
+                done.and_then(|()| transaction.commit())
+            };
+        let began = clock::now();
+        let client = |number: usize| {
+            let (store, list) = (Arc::clone(&store), list.clone());
+            let setting = settings[number % settings.len()];
+            let run = move || {
+                let mut most = 0;
+                for _ in 0..10 {
+                    let mut claims = RetryClaims::default();
+                    let mut ended = 0;
+                    while let Err(error) = append(&store, &list, setting, &mut claims) {
+                        assert!(error.is_retryable() && !claims.is_empty(), "{error}");
+                        ended += 1;
+                    }
+                    most = most.max(ended);
+                }
+                most
+            };
+            thread::spawn("appender", run).unwrap()
+        };
+        let clients: Vec<_> = (0..12).map(client).collect();
+        let most = clients.into_iter().map(|client| client.join().unwrap()).max().unwrap();
+        assert!(clock::now() > began);
+        let transaction = settings[0].begin(&store);
+        let document = transaction.document("d").unwrap();
+        assert_eq!(document.children(&list).unwrap().count(), 121);
+        (most, deadlocks(&store))
+    };
+    Machine::new(Hardware::with_processors(4), seed).run(program).unwrap().value
+}
+
+#[test]
+fn what_a_run_was_ended_over_does_not_end_the_next_one() {
+    for seed in 1..=5 {
+        for protocol in NODE_PROTOCOLS {
+            let settings = [protocol.unbounded(), protocol.unbounded().to_depth(1)];
+            for settings in [&settings[..1], &settings[1..], &settings[..]] {
+                let (most, deadlocks) = append_often(settings, seed);
+                println!("{protocol:?}, {}: {most} at most, {deadlocks} in all", settings.len());
+                // By taDOM3+ the end of the list alone; by MGL the list, too.
+                let bound = if protocol == Protocol::Tadom && settings.len() == 1 { 1 } else { 4 };
+                assert!(most <= bound, "{protocol:?}, seed {seed}: {most}");
+            }
+        }
     }
 }
 
