@@ -52,6 +52,7 @@ const PLANS: [(&str, Counts, Counts); 43] = [
     ("thrashing-exploratory", (16, 128, 512), (40, 1_120, 33_600)),
     ("thrashing-figure-1", (3, 3, 60), (20, 20, 600)),
     ("thrashing-to-1000", (3, 3, 42), (3, 3, 150)),
+    ("xml-arms-best", (1, 1, 3), (1, 1, 3)),
     ("xml-arms-chosen", (1, 1, 3), (1, 1, 3)),
     ("xml-arms-fixed", (1, 5, 45), (1, 5, 45)),
     ("xml-figure-10-full", (1, 8, 80), (1, 8, 80)),
@@ -60,6 +61,7 @@ const PLANS: [(&str, Counts, Counts); 43] = [
     ("xml-figure-6-reduced", (1, 3, 30), (1, 3, 30)),
     ("xml-figure-8", (1, 27, 270), (1, 63, 630)),
     ("xml-figure-9", (1, 4, 40), (1, 4, 40)),
+    ("xml-over-time", (1, 5, 5), (1, 5, 5)),
     ("xml-real-time", (1, 6, 60), (1, 6, 60)),
 ];
 

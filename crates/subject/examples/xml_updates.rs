@@ -27,7 +27,7 @@ use std::time::Instant;
 
 use tidegate_engine::{Durability, Store, StoreOptions, TxnOptions};
 use tidegate_subject::basex::{self, BasexConnection, BasexSite, Server};
-use tidegate_subject::embedded_xml::{self, AuctionSite, GeneratedText};
+use tidegate_subject::embedded_xml::{self, AuctionRun, AuctionSite, GeneratedText};
 use tidegate_workload::workload::Workload;
 use tidegate_workload::xmark::{AuctionMix, AuctionTransaction, Xmark};
 use tidegate_xml::store::{LoadOptions, LockProtocol, Locking, XmlStore, XmlStoreError};
@@ -173,20 +173,25 @@ fn run_ours(
     let options = TxnOptions::default().durability(setup.durability);
     let protocol = LockProtocol::named(setup.protocol).ok_or("there is no such protocol")?;
     let locking = Locking::by(protocol);
-    let attempt = |transaction: &AuctionTransaction| -> Result<(), XmlStoreError> {
+    let attempt = |transaction: &AuctionTransaction| -> Result<AuctionRun, XmlStoreError> {
         let within = store.begin_locking(locking.clone(), options);
-        site.run(transaction, &within)?;
-        within.commit()
+        let run = site.run(transaction, &within)?;
+        within.commit()?;
+        Ok(run)
     };
     let seconds = timed(work, |_, transaction| {
-        while let Err(error) = attempt(transaction) {
-            if !error.is_retryable() {
-                return Err(error.into());
+        loop {
+            match attempt(transaction) {
+                Ok(run) => {
+                    site.committed(transaction, &run);
+                    return Ok(());
+                }
+                Err(error) if error.is_retryable() => {
+                    conflicts.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => return Err(error.into()),
             }
-            conflicts.fetch_add(1, Ordering::Relaxed);
         }
-        site.committed(transaction);
-        Ok(())
     })?;
     Ok((seconds, conflicts.into_inner()))
 }

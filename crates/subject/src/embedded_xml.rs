@@ -37,9 +37,9 @@ pub(crate) mod models;
 mod persons;
 mod visit;
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_workload::Ending;
 use tidegate_workload::workload::{Condition, Transaction as _};
 use tidegate_workload::xmark::{AuctionTransaction, AuctionWork, EntryList, REGIONS};
 use tidegate_xml::label::Label;
@@ -53,6 +53,15 @@ use visit::{Visit, id_of, not_generated};
 
 /// Numbers from here on are in identifiers that transactions give out, not the generator.
 const FIRST_NEW_ID: u64 = 1 << 62;
+
+/// What one run of a transaction has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuctionRun {
+    /// What it has read.
+    pub read: Vec<String>,
+    /// How many bidders or mails it has removed ([`AuctionTransaction::keep`]).
+    pub removed: u64,
+}
 
 /// How many there are of what the transactions add to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,12 +106,14 @@ pub struct AuctionSite {
     added: Added,
 }
 
-/// What committed transactions have added.
+/// What committed transactions have added, and what they have removed.
 #[derive(Debug, Default)]
 struct Added {
     bidders: AtomicU64,
+    removed_bidders: AtomicU64,
     persons: AtomicU64,
     mails: AtomicU64,
+    removed_mails: AtomicU64,
     items: AtomicU64,
 }
 
@@ -173,26 +184,15 @@ impl AuctionSite {
         &self,
         transaction: &AuctionTransaction,
         within: &XmlTransaction<'_>,
-    ) -> Result<Ending, XmlStoreError> {
-        self.answer(transaction, within).map(|_| Ending::Commit)
-    }
-
-    /// Runs a transaction as [`AuctionSite::run`] does, and returns what it has read.
-    ///
-    /// # Errors
-    /// As [`AuctionSite::run`].
-    pub fn answer(
-        &self,
-        transaction: &AuctionTransaction,
-        within: &XmlTransaction<'_>,
-    ) -> Result<Vec<String>, XmlStoreError> {
+    ) -> Result<AuctionRun, XmlStoreError> {
         let document = if transaction.is_read_only() {
             within.document(&self.document)?
         } else {
             within.document_to_update(&self.document)?
         };
-        let visit = Visit { site: self, document: &document, transaction };
-        match &transaction.work {
+        let removed = Cell::default();
+        let visit = Visit { site: self, document: &document, transaction, removed };
+        let read = match &transaction.work {
             AuctionWork::PlaceBid(bid) => visit.place_bid(bid),
             AuctionWork::ReadSellerInfo(_) => visit.read_seller_info(),
             AuctionWork::Register(person) => visit.register(person),
@@ -202,16 +202,18 @@ impl AuctionSite {
             AuctionWork::AddMail(mail) => visit.add_mail(mail),
             AuctionWork::AddItem(item) => visit.add_item(item),
             AuctionWork::ReadRegion(region) => visit.read_region(region),
-        }
+        }?;
+        Ok(AuctionRun { read, removed: visit.removed.get() })
     }
 
-    /// Counts what a transaction has added. It is called when its commit has succeeded.
-    pub fn committed(&self, transaction: &AuctionTransaction) {
-        let counter = match &transaction.work {
-            AuctionWork::PlaceBid(_) => &self.added.bidders,
-            AuctionWork::Register(_) => &self.added.persons,
-            AuctionWork::AddMail(_) => &self.added.mails,
-            AuctionWork::AddItem(_) => &self.added.items,
+    /// Counts what a transaction has added and removed. It is called when its commit has succeeded.
+    pub fn committed(&self, transaction: &AuctionTransaction, run: &AuctionRun) {
+        let added = &self.added;
+        let (counter, removed) = match &transaction.work {
+            AuctionWork::PlaceBid(_) => (&added.bidders, Some(&added.removed_bidders)),
+            AuctionWork::Register(_) => (&added.persons, None),
+            AuctionWork::AddMail(_) => (&added.mails, Some(&added.removed_mails)),
+            AuctionWork::AddItem(_) => (&added.items, None),
             AuctionWork::ReadSellerInfo(_)
             | AuctionWork::ChangeUserInfo(_)
             | AuctionWork::CheckMails
@@ -219,21 +221,25 @@ impl AuctionSite {
             | AuctionWork::ReadRegion(_) => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
+        if let Some(removed) = removed {
+            removed.fetch_add(run.removed, Ordering::Relaxed);
+        }
     }
 
     /// Returns how many there have to be of everything: those at the time of opening, and those
-    /// that committed transactions have added.
+    /// that committed transactions have added, less those that they have removed.
     #[must_use]
     pub fn expected(&self) -> AuctionCounts {
         let added = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Added { bidders, removed_bidders, mails, removed_mails, .. } = &self.added;
         let (start, items) = (self.at_start, added(&self.added.items));
         AuctionCounts {
             persons: start.persons + added(&self.added.persons),
             items: start.items + items,
             open_auctions: start.open_auctions + items,
             closed_auctions: start.closed_auctions,
-            bidders: start.bidders + added(&self.added.bidders),
-            mails: start.mails + added(&self.added.mails),
+            bidders: start.bidders + added(bidders) - added(removed_bidders),
+            mails: start.mails + added(mails) - added(removed_mails),
         }
     }
 

@@ -16,6 +16,12 @@
 //! ([`ChildAccess`]), and may lock first what it needs at the end ([`Xmark::preventive`]). All four
 //! make the same of the document.
 //!
+//! # Lists that do not grow
+//! Each bid makes an auction longer, and each mail a mailbox, and transactions go through both from
+//! child to child. So throughput falls while a run goes on, and runs of different lengths are not
+//! comparable. With [`Xmark::keep`] such a list keeps its length from a number on, and the work of
+//! a transaction is the same at the beginning and at the end of a run.
+//!
 //! # Limits
 //! * There are no tables and no SQL: a run on an SQL session fails and says so.
 //! * A client of the same number and seed gives out the same identifiers again. Runs on one
@@ -35,6 +41,8 @@ pub use transaction::{
     AuctionEnd, AuctionTransaction, AuctionWork, ChildAccess, EntryList, NewAuction, NewBid,
     NewItem, NewMail, NewPerson, PersonAddress, PersonInfo, PersonProfile, REGIONS,
 };
+
+use std::num::NonZeroU32;
 
 use thiserror::Error;
 
@@ -131,6 +139,9 @@ pub struct Xmark {
     pub access: ChildAccess,
     /// Whether a transaction locks what it needs at the end before it reads it.
     pub preventive: bool,
+    /// How many bidders an auction keeps, and mails a mailbox: who adds one to so many removes the
+    /// oldest. `None` keeps all, as the study does.
+    pub keep: Option<NonZeroU32>,
 }
 
 impl Xmark {
@@ -145,6 +156,7 @@ impl Xmark {
             skew: Skew::LOW,
             access: ChildAccess::Navigation,
             preventive: false,
+            keep: None,
         }
     }
 }

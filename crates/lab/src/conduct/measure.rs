@@ -221,15 +221,16 @@ fn arrange(database: &dyn Database, treatment: &Treatment) -> Result<(), Executi
     Ok(())
 }
 
-/// Returns so many per cent of all pages; of all of them twice as much, as they become more.
+/// Returns so many per cent of all pages. All of them have as much memory as the store can use: they
+/// become more, and once they do not fit any more, pages are read and written that were to be in
+/// memory.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a share of what is in memory or on a disk, in whole bytes"
 )]
 fn share_of(bytes: u64, percent: f64) -> usize {
-    let room = if percent < 100.0 { percent / 100.0 } else { 2.0 };
-    (bytes as f64 * room) as usize
+    if percent < 100.0 { (bytes as f64 * (percent / 100.0)) as usize } else { usize::MAX }
 }
 
 fn policy(split: Split) -> SplitPolicy {

@@ -3,7 +3,7 @@
 //! | transaction | claims |
 //! | --- | --- |
 //! | Place Bid, Change User Info | to write the auction or the person with all that is below |
-//! | Add Mail | to append to the mailbox, before the item is read |
+//! | Add Mail | to append to the mailbox, before the item is read; to write it if it may be full |
 //! | Register | to append to the list of persons |
 //! | Add Item | to append to the region, and to the list of open auctions, before either is read |
 //! | Check Mails | to read the item; to read the mailbox with all that is below |
@@ -50,6 +50,9 @@ impl Visit<'_, '_> {
             AuctionWork::CheckMails => {
                 self.claim(Claim::ReadNode(node))?;
                 self.claim(Claim::ReadSubtree(mailbox()))
+            }
+            AuctionWork::AddMail(_) if self.transaction.keep.is_some() => {
+                self.claim(Claim::WriteSubtree(mailbox()))
             }
             AuctionWork::AddMail(_) => self.claim(Claim::Append(mailbox())),
             AuctionWork::ReadItem => self.claim(Claim::ReadSubtree(node)),

@@ -47,15 +47,22 @@ impl Visit<'_, '_> {
         Ok(read)
     }
 
-    /// Appends a mail to an item's mailbox.
+    /// Appends a mail to an item's mailbox, and removes the first one if it is full.
     pub(super) fn add_mail(&self, mail: &NewMail) -> Result<Vec<String>, XmlStoreError> {
         let item = self.enter()?;
         let mailbox = self.child(&item, "mailbox")?;
+        let mut mails = Vec::new();
+        if self.transaction.keep.is_some() {
+            mails = self.children(&mailbox)?.collect::<Result<_, _>>()?;
+        }
         let new = self.append_behind_last(&mailbox, "mail")?;
         self.append_leaf(&new, "from", &mail.from)?;
         self.append_leaf(&new, "to", &mail.to)?;
         self.append_leaf(&new, "date", &mail.date)?;
         self.append_leaf(&new, "text", &mail.text)?;
+        if let Some(oldest) = mails.first().filter(|_| self.is_full(mails.len())) {
+            self.remove_oldest(oldest)?;
+        }
         Ok(Vec::new())
     }
 

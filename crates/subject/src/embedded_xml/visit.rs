@@ -1,5 +1,6 @@
 //! What transactions have in common: steps to children, entry, lookups, new elements.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use tidegate_workload::xmark::{AuctionTransaction, ChildAccess, EntryList, Quantile};
@@ -18,6 +19,8 @@ pub(super) struct Visit<'d, 't> {
     pub(super) site: &'d AuctionSite,
     pub(super) document: &'d Document<'t>,
     pub(super) transaction: &'d AuctionTransaction,
+    /// Bidders and mails that it has removed.
+    pub(super) removed: Cell<u64>,
 }
 
 /// The children of a node one by one, by the way of the variant.
@@ -207,6 +210,18 @@ impl Visit<'_, '_> {
     ) -> Result<(), XmlStoreError> {
         let reference = self.append(parent, name)?;
         self.set_attribute(&reference, attribute, to)
+    }
+
+    /// Returns whether a list of so many bidders or mails loses its oldest when one is added.
+    pub(super) fn is_full(&self, count: usize) -> bool {
+        self.transaction.keep.is_some_and(|keep| count >= keep.get() as usize)
+    }
+
+    /// Removes the oldest bidder or mail of a list.
+    pub(super) fn remove_oldest(&self, oldest: &Label) -> Result<(), XmlStoreError> {
+        self.document.delete(oldest)?;
+        self.removed.set(self.removed.get() + 1);
+        Ok(())
     }
 
     /// Looks at the end of a list, as a program does that appends to it, and appends an element.

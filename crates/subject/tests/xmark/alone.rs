@@ -1,7 +1,9 @@
 //! One client.
 
+use std::num::NonZeroU32;
+
 use tidegate_workload::workload::Transaction;
-use tidegate_workload::xmark::{AuctionWork, ChildAccess, NewBid, Xmark};
+use tidegate_workload::xmark::{AuctionMix, AuctionWork, ChildAccess, NewBid, Skew, Xmark};
 use tidegate_xml::label::Label;
 use tidegate_xml::name::QName;
 use tidegate_xml::store::Document;
@@ -130,6 +132,44 @@ fn a_site_that_was_changed_is_opened_again() {
             tidegate_subject::embedded_xml::AuctionSite::open(&fixture.store, super::DOCUMENT)
                 .unwrap();
         assert_eq!(fixture.site.expected(), expected);
+    }
+}
+
+/// The length of the longest list of bidders and of mails.
+fn longest_lists(fixture: &Fixture) -> [usize; 2] {
+    let text = String::from_utf8(fixture.text()).unwrap();
+    [("<open_auction ", "<bidder>"), ("<mailbox>", "<mail>")].map(|(list, member)| {
+        let lists = text.split(list).skip(1);
+        lists.map(|list| list.matches(member).count()).max().unwrap()
+    })
+}
+
+#[test]
+fn lists_that_are_full_stay_as_long_as_they_are() {
+    println!("seed {SEED}");
+    let mut first = None;
+    let keep = NonZeroU32::new(3);
+    let crowded =
+        Xmark { skew: Skew::HIGH, keep, mix: AuctionMix::UPDATES, ..Xmark::new(0.002, 7) };
+    for (workload, locks) in variants(crowded).zip([LOCKS[4], LOCKS[2], LOCKS[6], LOCKS[0]]) {
+        let fixture = Fixture::new(&workload);
+        let before = longest_lists(&fixture);
+        for transaction in of_client(&workload, 0, SEED, 200) {
+            fixture.run(&transaction, locks);
+        }
+        fixture.assert_consistent();
+        let after = longest_lists(&fixture);
+        let bounds = before.map(|longest| longest.max(3));
+        assert!(after[0] <= bounds[0] && after[1] <= bounds[1], "{after:?}, {before:?}");
+        let text = fixture.text();
+        assert!(*first.get_or_insert_with(|| text.clone()) == text, "{workload:?}");
+        let all_kept = Xmark { keep: None, ..workload };
+        let growing = Fixture::new(&all_kept);
+        for transaction in of_client(&all_kept, 0, SEED, 200) {
+            growing.run(&transaction, locks);
+        }
+        let grown = longest_lists(&growing);
+        assert!(grown[0] > bounds[0] && grown[1] > bounds[1], "{grown:?}, {bounds:?}");
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 
 use tempfile::TempDir;
 use tidegate_engine::TxnOptions;
-use tidegate_subject::embedded_xml::{self, AuctionSite};
+use tidegate_subject::embedded_xml::{self, AuctionRun, AuctionSite};
 use tidegate_workload::workload::{Client, Workload};
 use tidegate_workload::xmark::{AuctionTransaction, Xmark};
 use tidegate_xml::serialize::XmlWriter;
@@ -71,17 +71,17 @@ impl Fixture {
     /// Runs a transaction until it is committed. Returns what it has read, and how often a conflict
     /// has ended it before.
     fn run(&self, transaction: &AuctionTransaction, locks: Locks) -> (Vec<String>, u32) {
-        let attempt = || -> Result<Vec<String>, XmlStoreError> {
+        let attempt = || -> Result<AuctionRun, XmlStoreError> {
             let within = begin(&self.store, locks);
-            let read = self.site.answer(transaction, &within)?;
+            let run = self.site.run(transaction, &within)?;
             within.commit()?;
-            Ok(read)
+            Ok(run)
         };
         for conflicts in 0.. {
             match attempt() {
-                Ok(read) => {
-                    self.site.committed(transaction);
-                    return (read, conflicts);
+                Ok(run) => {
+                    self.site.committed(transaction, &run);
+                    return (run.read, conflicts);
                 }
                 Err(error) => assert!(error.is_retryable(), "{transaction:?}: {error}"),
             }

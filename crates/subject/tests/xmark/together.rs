@@ -1,5 +1,6 @@
 //! Eight clients at the same time.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
@@ -73,6 +74,23 @@ fn clients_that_navigate_and_lock_first() {
 #[test]
 fn clients_that_ask_for_streams_and_lock_first() {
     run_variants(ChildAccess::Stream, true);
+}
+
+#[test]
+fn clients_that_keep_lists_short() {
+    println!("seed {SEED}");
+    for preventive in [false, true] {
+        let workload = Xmark {
+            skew: Skew::HIGH,
+            keep: NonZeroU32::new(2),
+            preventive,
+            ..Xmark::new(0.004, SEED)
+        };
+        let fixture = Fixture::new(&workload);
+        let conflicts = run_clients(&fixture, &workload, |at| LOCKS[2 + at % 5], 60);
+        println!("preventive {preventive}: {conflicts} conflicts");
+        fixture.assert_consistent();
+    }
 }
 
 #[test]

@@ -47,9 +47,9 @@ impl Bidder {
 
     fn draw(&mut self) -> AuctionTransaction {
         let kind = self.kind();
-        let Xmark { skew, access, preventive, .. } = self.workload;
+        let Xmark { skew, access, preventive, keep, .. } = self.workload;
         let entry = EntryDraw { skew, seed: self.random.next_bits() };
-        AuctionTransaction { work: self.work(kind), entry, access, preventive }
+        AuctionTransaction { work: self.work(kind), entry, access, preventive, keep }
     }
 
     /// Draws a kind by the weights.

@@ -1,5 +1,6 @@
 //! One transaction with all that was drawn for it.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::skew::{EntryDraw, Quantile};
@@ -31,6 +32,9 @@ pub struct AuctionTransaction {
     pub access: ChildAccess,
     /// Whether it locks what it needs at the end before it reads it.
     pub preventive: bool,
+    /// How many bidders or mails a list may have before one that is added replaces the oldest;
+    /// `None` for any number.
+    pub keep: Option<NonZeroU32>,
 }
 
 /// What a transaction does, with its values.

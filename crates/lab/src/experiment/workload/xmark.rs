@@ -1,5 +1,7 @@
 //! The values of `XMark`'s auction site under change.
 
+use std::num::NonZeroU32;
+
 use serde::{Deserialize, Serialize};
 use tidegate_workload::xmark::{AuctionMix, AuctionPersons, ChildAccess, Skew, Xmark};
 
@@ -30,6 +32,9 @@ pub struct XmarkSpec {
     /// Whether what is needed at the end is locked at the beginning.
     #[serde(default)]
     pub preventive: bool,
+    /// How many bidders an auction keeps, and mails a mailbox; all if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<NonZeroU32>,
 }
 
 /// How many persons the document has at factor 10.
@@ -84,6 +89,7 @@ impl XmarkSpec {
                 AccessSpec::Stream => ChildAccess::Stream,
             },
             preventive: self.preventive,
+            keep: self.keep,
         })
     }
 
@@ -93,7 +99,8 @@ impl XmarkSpec {
             AccessSpec::Stream => "stream",
         };
         let preventive = if self.preventive { ", preventive" } else { "" };
-        format!("xmark {access}{preventive}, factor {}, skew {} %", self.factor, self.skew)
+        let keep = self.keep.map_or(String::new(), |keep| format!(", keeps {keep}"));
+        format!("xmark {access}{preventive}{keep}, factor {}, skew {} %", self.factor, self.skew)
     }
 
     /// Nodes, of which a document of factor 1 has 3.3 million. They are loaded faster than rows.
