@@ -16,7 +16,7 @@ use tidegate_lab::tap::MEASURED_SHARE;
 const SMALL_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// A file's name; runs, batchset instances and executions, without a preset and with `published`.
-const PLANS: [(&str, Counts, Counts); 43] = [
+const PLANS: [(&str, Counts, Counts); 45] = [
     ("autotuning-ds2-control", (1, 4, 8), (1, 4, 4)),
     ("autotuning-ds2-curve", (1, 1, 16), (1, 1, 26)),
     ("autotuning-sensitivity-c", (1, 9, 9), (1, 9, 9)),
