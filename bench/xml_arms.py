@@ -58,7 +58,7 @@ REASONS = "SELECT interval_s, reason FROM limit_seen WHERE attempt = ? AND at_s 
 INTRODUCTION = """# The way to lock, chosen while it runs
 
 The workload `xmark` on the XML store, on a machine in virtual time with {processors} processors,
-32 clients before a gate, by build `{build}`. The document has factor 0.1 and is in memory. A sync
+32 clients before a gate, by {build}. The document has factor 0.1 and is in memory. A sync
 of the log takes {log_disk}, and processors are 20 times slower than those whose costs were
 fitted; both are **modelled**. In virtual time the figures are the same whatever the host does,
 and however the program was optimised.
@@ -257,7 +257,7 @@ def page(stores):
         values[word] = len(next(iter(read(stores, name, "")[1].values())).tps)
         values[f"{word}_s"], values[f"{word}_after_s"], spec = times(name)
     head = INTRODUCTION.format(
-        build=build, processors=spec["machine"]["processors"],
+        build=named(build), processors=spec["machine"]["processors"],
         log_disk=spec["machine"]["log_disk"].replace("ms", " ms"), keep=spec["workload"]["keep"],
         **values)
     return "\n".join([head, NOTE, table(summary), "", *parts, OVER_TIME_NOTE, over_time(stores)])
@@ -270,6 +270,12 @@ def run(program, store):
         chosen = ["--preset", preset] if preset else []
         file = ROOT / "experiments" / f"{name}.toml"
         subprocess.run([program, "lab", "--store", store, "run", file, *chosen], check=True)
+
+
+def named(build):
+    """Return the words for a build, which the laboratory names by its commit."""
+    commit, dirty, _ = build.partition("-dirty")
+    return f"commit `{commit}`" + " with changes that were not committed" * bool(dirty)
 
 
 def main():

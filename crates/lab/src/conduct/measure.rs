@@ -221,9 +221,9 @@ fn arrange(database: &dyn Database, treatment: &Treatment) -> Result<(), Executi
     Ok(())
 }
 
-/// Returns so many per cent of all pages. All of them have as much memory as the store can use: they
-/// become more, and once they do not fit any more, pages are read and written that were to be in
-/// memory.
+/// Returns so many per cent of all pages. All of them have as much memory as the store can use:
+/// they become more, and once they do not fit any more, pages are read and written that were to be
+/// in memory.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -108,8 +108,9 @@ impl RetryClaims {
         claim.is_write |= is_write;
     }
 
-    /// Gives what is claimed the modes that claims below it need there, so that each thing is locked
-    /// once: in two steps the second would be a conversion, over which two that claim the same meet.
+    /// Gives what is claimed the modes that claims below it need there, so that each thing is
+    /// locked once: in two steps the second would be a conversion, over which two that claim the
+    /// same meet.
     fn joined(mut self, modes: &TreeModes) -> BTreeMap<Vec<u8>, RetryClaim> {
         let mut below_first: Vec<Vec<u8>> = self.claims.keys().cloned().collect();
         below_first.sort_by_key(|name| Reverse(self.claims[name].ends.len()));
