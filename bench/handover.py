@@ -82,7 +82,8 @@ def completions(directory, cut_s):
     """(time, client) of each transaction's end, in order, without the beginning and the end."""
     rows = []
     for path in pathlib.Path(directory).glob("run.*"):
-        for line in path.read_text().splitlines():
+        # pgbench is killed at the end, and its last line may be half a line.
+        for line in path.read_text().split("\n")[:-1]:
             client, _, _, _, seconds, micros = line.split()[:6]
             rows.append((int(seconds) + int(micros) / 1e6, int(client)))
     rows.sort()
