@@ -34,7 +34,7 @@ pub(crate) struct ExperimentsArguments {
     name: Option<PathBuf>,
 }
 
-/// There is none of this name.
+/// No experiment has this name.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no {}: `tidegate experiments` lists all", .0.display())]
 struct Unknown(PathBuf);

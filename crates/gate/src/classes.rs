@@ -282,7 +282,7 @@ pub enum ClassesError {
     /// A weight is above [`WEIGHT_MAX`].
     #[error("the weight {weight} of class {class} is too high: use at most {WEIGHT_MAX}")]
     Weight {
-        /// Whose.
+        /// The class or quota that it was set for.
         class: ClassName,
         /// The weight.
         weight: NonZeroU32,
@@ -290,7 +290,7 @@ pub enum ClassesError {
     /// A minimum of permits is above the maximum.
     #[error("{of}: the minimum of {min} permits is above the maximum of {max}")]
     Bounds {
-        /// Whose.
+        /// The class or quota that it was set for.
         of: String,
         /// The minimum.
         min: u32,

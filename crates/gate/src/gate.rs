@@ -483,7 +483,7 @@ impl Gate {
     /// Asks for a permit.
     ///
     /// # Panics
-    /// The class is none of the gate's.
+    /// The gate has no such class.
     #[must_use]
     pub fn request(&self, request: &Request<'_>, now: Instant) -> Admission {
         let mut state = self.lock();

@@ -4,7 +4,7 @@
 //! One thread serves all connections and waits for none of them: sockets do not block, a request
 //! has [`REQUEST_TIME`] from accept to close, and there are [`CONNECTIONS_MAX`] connections and
 //! [`LISTENERS_MAX`] listeners of events at most. Event loops are asked who holds permits at most
-//! once a second, and only while somebody looks; the answer is made once, whoever wants it.
+//! once a second, and only while somebody looks; one answer is made for all who ask.
 //!
 //! ```text
 //! GET /status.json -> AwaitingStatus --.      inquiry to every event loop

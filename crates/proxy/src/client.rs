@@ -360,18 +360,7 @@ impl Client {
         let stage = std::mem::replace(stage, LoginStage::FirstPacket);
         if let LoginStage::AwaitingParameters(account, own_upstream) = stage {
             let transaction = TransactionState::Idle { is_held: false };
-            let class = account.identity.usual_class();
-            let client = LoggedIn {
-                account,
-                own_upstream,
-                transaction,
-                asked,
-                class,
-                fingerprint: None,
-                was_told_of_choice: false,
-                has_asked: false,
-            };
-            self.state = ClientState::LoggedIn(client);
+            self.state = Client::logged_in(account, own_upstream, transaction, (asked, false));
         }
         self.account()
     }
